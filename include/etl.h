@@ -1,0 +1,407 @@
+/* etl.h: sort more key/value pairs than memory holds.
+ *
+ * A program collects pairs in any order; libetl buffers them, spills sorted runs to temporary
+ * files when its memory limit is reached, and hands every pair back in key order. The classic use
+ * is to fill a B+tree, an index or a column file in order, which is many times faster than in
+ * random order.
+ *
+ * The order of calls:
+ *
+ *     etl_collector_create -> etl_collect* -> etl_load | etl_iter_open, etl_iter_next*,
+ * etl_iter_close
+ *                          -> etl_reset (or go on collecting) -> etl_collector_destroy
+ *
+ * Order    Keys ascend bytewise (memcmp, then the shorter first). Equal keys come in the order in
+ * which they were collected, or by value with etl_options.order_values. Any other order is an
+ * encoding of the key. Output   A function of the input alone: the same bytes for every memory
+ * limit, thread count, merge width and access. Failure  Every function that can fail returns a
+ * status. A failed call changes nothing: the pair that was refused is not in, all earlier ones
+ * are. Free some space and call again. Only ETL_E_CORRUPT is final, for that run. Threads  One
+ * collector is used by one thread at a time (opening and closing an iterator counts as using it);
+ *          different collectors by different threads freely. Callbacks run on the caller's thread
+ * and may not call into the same collector. There is no global state, nothing happens at load
+ * time, no signal handler is installed. fork     In a child process the only legal call on an
+ * inherited collector is etl_collector_destroy, which returns at once; the parent's collector is
+ * not affected.
+ *
+ * The library never prints, exits, aborts or raises a signal. */
+#ifndef LIBETL_ETL_H
+#define LIBETL_ETL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define LIBETL_VERSION_MAJOR 0
+#define LIBETL_VERSION_MINOR 1
+#define LIBETL_VERSION_PATCH 0
+
+#if defined(_WIN32)
+#define LIBETL_API
+#elif defined(__GNUC__)
+#define LIBETL_API __attribute__((visibility("default")))
+#else
+#define LIBETL_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Status */
+
+enum {
+    ETL_OK = 0,             /* done */
+    ETL_END = 1,            /* no more pairs; not an error */
+    ETL_E_INVALID = -20001, /* an argument is wrong; the message says which */
+    ETL_E_STATE = -20002, /* not now: an iterator is open, or the call came from a callback of this
+                             collector */
+    ETL_E_NOMEM = -20003, /* the system or the allocator gave no memory */
+    ETL_E_IO = -20004,    /* a system call failed; the message says which, on what, and why */
+    ETL_E_NOSPACE = -20005,   /* every temporary directory is full, or disk_limit is reached */
+    ETL_E_CORRUPT = -20006,   /* a run does not read back as it was written */
+    ETL_E_TOO_LARGE = -20007, /* a key or a value is above ETL_SIZE_MAX */
+    ETL_E_DUPLICATE = -20008, /* ETL_REJECT met a second pair with one key */
+    ETL_E_CANCELLED =
+        -20009 /* etl_cancel was called, or the progress callback returned non-zero */
+};
+
+/* A few words for a status of this library; never NULL, static. A callback's own value gives
+ * "unknown status". */
+LIBETL_API const char *etl_status_string(int status);
+
+/* The version of the library at run time, "major.minor.patch"; static. */
+LIBETL_API const char *etl_version(void);
+
+/* ---- Slices */
+
+/* Bytes that somebody else owns. As a value, data == NULL means nil: "no value", which is kept
+ * apart from the empty value (a database loader deletes the key). As a key, nil and empty are the
+ * same key.
+ *
+ * Lifetime of the slices that libetl hands out: until the callback returns, or until the next call
+ * on that iterator. They may be passed to that very call, and into any other collector. */
+typedef struct etl_slice {
+    const void *data;
+    size_t size;
+} etl_slice;
+
+static inline etl_slice etl_slice_of(const void *data, size_t size) {
+    etl_slice slice;
+    slice.data = data;
+    slice.size = size;
+    return slice;
+}
+
+/* The bytes of a C string without its NUL; NULL gives nil. */
+static inline etl_slice etl_slice_str(const char *string) {
+    return etl_slice_of(string, string != NULL ? strlen(string) : 0);
+}
+
+/* The largest key, and the largest value, in bytes: 4 GiB - 16. */
+#define ETL_SIZE_MAX ((uint64_t)0xFFFFFFF0u)
+
+/* ---- Collecting and loading: what most programs need
+ * ---------------------------------------------------------------- */
+
+typedef struct etl_collector etl_collector;
+typedef struct etl_options etl_options;
+
+/* Make a collector. options may be NULL: the defaults. Everything that options points to is
+ * copied, except callback contexts and the pool. The temporary directories are checked here, not
+ * at the first spill, but nothing is created in them until memory runs out.
+ *
+ * Returns ETL_OK and the collector in *out, to be given to etl_collector_destroy; or, with *out ==
+ * NULL: ETL_E_INVALID  out is NULL or an option is out of range ETL_E_IO       no temporary
+ * directory is usable: missing, not a directory, or not writable ETL_E_NOMEM    no memory */
+LIBETL_API int etl_collector_create(etl_collector **out, const etl_options *options);
+
+/* As etl_collector_create, and on failure the reason as text, cut to fit, in message (size bytes;
+ * may be NULL and 0). */
+LIBETL_API int etl_collector_create_message(etl_collector **out, const etl_options *options,
+                                            char *message, size_t size);
+
+/* End a collector in any state; NULL is allowed. Waits for its threads, and gives all memory and
+ * disk back. Its open iterators end: they give ETL_E_STATE and are still to be closed. In a forked
+ * child it returns at once. */
+LIBETL_API void etl_collector_destroy(etl_collector *collector);
+
+/* Add one pair. Key and value are copied; both slices may point anywhere, also into an iterator of
+ * another collector.
+ *
+ * key    any bytes, up to ETL_SIZE_MAX; may be empty. {NULL, 0} is the empty key.
+ * value  any bytes, up to ETL_SIZE_MAX; {NULL, 0} is nil, which is kept apart from the empty
+ * value.
+ *
+ * May sort and spill when the memory limit is reached, and waits for the disk when the disk is
+ * slower than the caller. A pair larger than the memory limit is written through to a run of its
+ * own.
+ *
+ * Returns ETL_OK, or an error after which the collector is as it was before the call (the pair is
+ * not in it, all earlier ones are): ETL_E_INVALID    NULL data with a size ETL_E_STATE      an
+ * iterator is open, or called from a callback of this collector ETL_E_TOO_LARGE  key or value
+ * above ETL_SIZE_MAX ETL_E_NOMEM      no memory ETL_E_NOSPACE    every temporary directory is
+ * full, or disk_limit is reached: free space and call again ETL_E_IO         a system call failed:
+ * etl_collector_message() says which, on what, and why ETL_E_CANCELLED  etl_cancel() was called
+ *   other            what the reduce callback returned, while a run was folded */
+LIBETL_API int etl_collect(etl_collector *collector, etl_slice key, etl_slice value);
+
+/* Add one pair by writing it in place: *key and *value point to key_size and value_size bytes
+ * inside the collector, to be filled before the next call on it, from which on the pair counts.
+ * value == NULL (with value_size 0) makes it nil. A pair larger than the memory limit needs that
+ * much memory for as long as it is reserved. Errors: as etl_collect. */
+LIBETL_API int etl_reserve(etl_collector *collector, size_t key_size, size_t value_size,
+                           void **key, void **value);
+
+/* Optional: sort and spill what is buffered now, and wait until it is on disk. Errors: as
+ * etl_collect. */
+LIBETL_API int etl_flush(etl_collector *collector);
+
+/* Receives one pair in order. 0 goes on; any other value stops, and etl_load returns it. */
+typedef int etl_load_fn(void *context, etl_slice key, etl_slice value);
+
+/* Hand every pair to load, in order. Consumes on success only: after ETL_OK the collector is empty
+ * and ready for the next round, its memory kept. After any other value nothing was consumed, and
+ * loading again delivers every pair from the first.
+ *
+ * Returns ETL_OK, load's own non-zero value, or
+ *   ETL_E_INVALID    load is NULL
+ *   ETL_E_STATE      an iterator is open, or called from a callback of this collector
+ *   ETL_E_DUPLICATE  ETL_REJECT and a key came twice; the message has the key
+ *   ETL_E_TOO_LARGE  ETL_APPEND or the reduce callback made a value above ETL_SIZE_MAX
+ *   ETL_E_CORRUPT    a run does not read back as it was written; the message has file and offset
+ *   ETL_E_IO, ETL_E_NOSPACE, ETL_E_NOMEM, ETL_E_CANCELLED, or what the reduce callback returned */
+LIBETL_API int etl_load(etl_collector *collector, etl_load_fn *load, void *context);
+
+/* As etl_load, over several collectors as if their pairs had been collected in one: the first
+ * collector's first among equal keys. They must agree on duplicates and order_values. All are
+ * consumed on success, none otherwise. */
+LIBETL_API int etl_load_many(etl_collector *const *collectors, size_t count, etl_load_fn *load,
+                             void *context);
+
+/* Drop all pairs and give the disk back; keep the memory for the next round. Undoes a cancel.
+ * Errors: ETL_E_STATE (an iterator is open, or called from a callback of this collector). */
+LIBETL_API int etl_reset(etl_collector *collector);
+
+/* What failed last on this collector: operation, path, sizes and the system's error. Never NULL;
+ * empty when nothing has failed. Valid until the next call on the collector. */
+LIBETL_API const char *etl_collector_message(const etl_collector *collector);
+
+/* ---- Iterating */
+
+typedef struct etl_iter etl_iter;
+
+/* The keys from <= key < to. from.data == NULL: from the first; to.data == NULL: to the last. from
+ * > to is empty. */
+typedef struct etl_range {
+    etl_slice from;
+    etl_slice to;
+} etl_range;
+
+/* Open an iterator over a collector's pairs in order; range may be NULL: all of them. Iterators
+ * never consume. Several may be open at once, each advanced by a thread of its own. While one is
+ * open, collect, reserve, flush, load and reset give ETL_E_STATE.
+ *
+ * Returns ETL_OK and the iterator in *out, to be given to etl_iter_close; or, with *out == NULL,
+ * an error as etl_load (it may sort, spill and merge). */
+LIBETL_API int etl_iter_open(etl_iter **out, etl_collector *collector, const etl_range *range);
+
+/* As etl_iter_open, over several collectors as if their pairs had been collected in one, the first
+ * collector's first among equal keys. They must agree on duplicates and order_values. */
+LIBETL_API int etl_iter_open_many(etl_iter **out, etl_collector *const *collectors, size_t count,
+                                  const etl_range *range);
+
+/* The next pair. ETL_OK and the slices, which live until the next call on this iterator; ETL_END
+ * when there are no more (then only a seek brings pairs again); or an error as etl_load. key and
+ * value may be NULL where not wanted. */
+LIBETL_API int etl_iter_next(etl_iter *iter, etl_slice *key, etl_slice *value);
+
+/* Move: the next etl_iter_next returns the first pair with a key >= this one. Stays inside the
+ * iterator's range: below `from` it is `from`, from `to` on it is the end. key may be the one just
+ * returned. Errors: as etl_load. */
+LIBETL_API int etl_iter_seek(etl_iter *iter, etl_slice key);
+
+/* End an iterator; NULL is allowed. Legal after its collector was destroyed. */
+LIBETL_API void etl_iter_close(etl_iter *iter);
+
+/* ---- Options */
+
+/* What happens to pairs with equal keys. */
+typedef enum etl_duplicates {
+    ETL_KEEP_ALL = 0, /* all, in collection order */
+    ETL_KEEP_FIRST,   /* the first collected */
+    ETL_KEEP_LAST,    /* the last collected */
+    ETL_APPEND, /* one pair: the values concatenated in collection order; nil adds nothing; all nil
+                   stays nil */
+    ETL_REDUCE, /* one pair: the values folded by etl_options.reduce */
+    ETL_REJECT  /* a second pair with one key is ETL_E_DUPLICATE from load or iteration */
+} etl_duplicates;
+
+/* How finished runs are read. */
+typedef enum etl_access {
+    ETL_ACCESS_MMAP = 0, /* mapped: slices point into the file's pages. Falls back to reads where
+                            mapping is refused */
+    ETL_ACCESS_READ /* read into buffers: a file that shrinks under us is ETL_E_CORRUPT, where a
+                       mapping would raise SIGBUS; for network file systems. Keeps a descriptor a
+                       run, and so merges early */
+} etl_access;
+
+/* Bytes that grow, owned by the library: where a reduce callback puts its result. */
+typedef struct etl_bytes etl_bytes;
+
+/* Append to bytes. Errors: ETL_E_NOMEM; ETL_E_TOO_LARGE above ETL_SIZE_MAX in all. */
+LIBETL_API int etl_bytes_append(etl_bytes *bytes, const void *data, size_t size);
+
+/* Fold values (count of them, two or more, in collection order) of one key into result, which
+ * comes empty: leave it so for an empty value. Called on the caller's thread while spilling and
+ * while merging, so it must be associative; very large groups are folded in parts. Non-zero stops,
+ * and is returned by the call that was under way. */
+typedef int etl_reduce_fn(void *context, etl_slice key, const etl_slice *values, size_t count,
+                          etl_bytes *result);
+
+typedef enum etl_phase { ETL_COLLECTING = 0, ETL_SPILLING, ETL_MERGING, ETL_LOADING } etl_phase;
+
+typedef struct etl_progress {
+    etl_phase phase;
+    uint64_t pairs_done; /* in this phase; grows within it */
+    uint64_t pairs_all;  /* 0 while unknown; else pairs_done <= pairs_all */
+    uint64_t bytes_done; /* of keys and values, likewise */
+    uint64_t bytes_all;
+    uint64_t elapsed_ns; /* since the first pair of this round */
+    const char *label;   /* the collector's, or "" */
+} etl_progress;
+
+/* Called on the caller's thread about 10 times a second during long work. Non-zero cancels. */
+typedef int etl_progress_fn(void *context, const etl_progress *progress);
+
+/* Where memory comes from: as realloc, told the old size; new_size 0 frees and returns NULL; NULL
+ * means no memory, with ptr untouched. Memory is aligned as malloc's. Must be callable from
+ * several threads when threads are used. */
+typedef struct etl_allocator {
+    void *(*resize)(void *context, void *ptr, size_t old_size,
+                    size_t new_size); /* NULL: libc and mmap */
+    void *context;
+} etl_allocator;
+
+/* Memory shared by several collectors. Not available yet: etl_options.pool must be NULL. */
+typedef struct etl_pool etl_pool;
+
+#define ETL_THREADS_NONE (-1)
+
+/* All zero means the defaults. Start from LIBETL_OPTIONS_INIT and set what differs. */
+struct etl_options {
+    size_t struct_size;  /* sizeof(etl_options); 0 is taken as that */
+    size_t memory_limit; /* bytes, all that this collector holds: arenas, index, sort scratch,
+                            buffers. Default 256 MiB; below 1 MiB counts as 1 MiB; SIZE_MAX is
+                            allowed */
+    const char *const *temp_dirs; /* NULL-terminated; the next is used when one is full.
+                                     Default $TMPDIR, else /var/tmp, else /tmp */
+    uint64_t disk_limit; /* bytes of live runs; exact to one write buffer. Default 0: no limit */
+    etl_duplicates duplicates; /* default ETL_KEEP_ALL */
+    bool order_values;     /* equal keys by value bytes (nil first) instead of collection order */
+    etl_reduce_fn *reduce; /* for ETL_REDUCE */
+    void *reduce_ctx;
+    int threads; /* background threads that spill: 0 is one; ETL_THREADS_NONE; or their number, up
+                    to 64. With ETL_REDUCE runs are folded, and so written, on the caller's thread
+                  */
+    unsigned merge_width; /* most runs merged at once, 2 or more. Default 0: from memory and system
+                             limits */
+    etl_access access;    /* default ETL_ACCESS_MMAP */
+    etl_progress_fn *progress;
+    void *progress_ctx;
+    etl_pool *pool;
+    etl_allocator allocator;
+    const char *label; /* in messages and temporary names */
+};
+
+#define LIBETL_OPTIONS_INIT                                                                      \
+    {                                                                                            \
+        sizeof(etl_options), 0, NULL, 0, ETL_KEEP_ALL, false, NULL, NULL, 0, 0, ETL_ACCESS_MMAP, \
+            NULL, NULL, NULL, {NULL, NULL}, NULL                                                 \
+    }
+
+/* ---- Cancelling and watching
+ * --------------------------------------------------------------------------------------- */
+
+/* From any thread or a signal handler: every call on the collector and its iterators gives
+ * ETL_E_CANCELLED, one under way within 100 ms, until etl_resume or etl_reset. Nothing is lost by
+ * it. */
+LIBETL_API void etl_cancel(etl_collector *collector);
+
+/* Undo a cancel. */
+LIBETL_API void etl_resume(etl_collector *collector);
+
+/* Counters. Those of the round start at 0 with the first pair after create, load or reset, and can
+ * still be read after the load that ended it. */
+typedef struct etl_stats {
+    size_t struct_size;         /* set by the caller: sizeof(etl_stats) */
+    uint64_t pairs;             /* collected in this round */
+    uint64_t key_bytes;         /* likewise */
+    uint64_t value_bytes;       /* likewise */
+    uint64_t runs;              /* written by spilling in this round */
+    uint64_t spilled_bytes;     /* written to run files in this round, merge passes included */
+    uint64_t merge_passes;      /* merges of runs into a run in this round */
+    uint64_t memory_bytes;      /* held now */
+    uint64_t memory_bytes_peak; /* since create */
+    uint64_t disk_bytes;        /* of live runs now */
+    uint64_t disk_bytes_peak;   /* since create */
+    uint64_t sort_ns;           /* time in this round: sorting */
+    uint64_t spill_ns;          /* copying out and writing, on whatever thread */
+    uint64_t merge_ns;          /* merging, callbacks included */
+    uint64_t wait_ns;           /* the caller waiting for the disk */
+    uint64_t allocations;       /* asked of the allocator since create */
+} etl_stats;
+
+/* Fill stats, whose struct_size is set. Also from another thread, while the collector is in use:
+ * each counter is then right at some recent moment. Errors: ETL_E_INVALID. */
+LIBETL_API int etl_collector_stats(const etl_collector *collector, etl_stats *stats);
+
+/* ---- Helpers */
+
+/* Cut the keys of several collectors into parts of about equal bytes, for loading by ranges
+ * [keys[i - 1], keys[i]): at most parts - 1 keys, fewer when there are fewer distinct ones.
+ * Nothing is read through: the runs' block indexes are sampled. The keys are never empty, ascend
+ * strictly, and live in the collectors until these are reset or destroyed. keys has room for parts
+ * - 1. Errors: as etl_iter_open. */
+LIBETL_API int etl_split(etl_collector *const *collectors, size_t count, size_t parts,
+                         etl_slice *keys, size_t *key_count);
+
+/* The smallest key after all keys that begin with prefix, written to end (room for prefix.size
+ * bytes); *end_size is at most prefix.size. ETL_END with *end_size 0 when there is none (the
+ * prefix is empty or all 0xFF): the range is open. */
+LIBETL_API int etl_prefix_end(etl_slice prefix, void *end, size_t *end_size);
+
+/* Gives the next pair of a source: ETL_OK; ETL_END when there are no more; any other value stops
+ * the transform, which returns it. The slices must live until the next call. */
+typedef int etl_source_fn(void *context, etl_slice *key, etl_slice *value);
+
+/* Turns one pair of a source into any number of etl_collect calls. Non-zero stops the transform,
+ * which returns it. */
+typedef int etl_extract_fn(void *context, etl_collector *collector, etl_slice key,
+                           etl_slice value);
+
+typedef struct etl_transform_args {
+    size_t struct_size; /* sizeof(etl_transform_args); 0 is taken as that */
+    const etl_options *options;
+    etl_source_fn *source;
+    void *source_ctx;
+    etl_extract_fn *extract; /* NULL: the pair as it is */
+    void *extract_ctx;
+    etl_load_fn *load;
+    void *load_ctx;
+    etl_range range; /* only source pairs with from <= key < to; zero: all */
+    char *message;   /* NULL, or room for message_size bytes: why it failed, cut to fit */
+    size_t message_size;
+} etl_transform_args;
+
+/* Source -> extract -> sort -> load, in one call with a collector of its own.
+ * Returns ETL_OK, a callback's own non-zero value, or an error as etl_collector_create,
+ * etl_collect and etl_load. */
+LIBETL_API int etl_transform(const etl_transform_args *args);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,47 @@
+/* alloc.h: every allocation of the library, counted.
+ *
+ * One struct etl__memory belongs to one collector: it knows the caller's allocator, the limit, and
+ * what is held now and was held at most. It does not refuse what passes the limit: whoever takes
+ * memory that grows with the data (arena.c) asks etl__memory_left first, and spills instead.
+ *
+ * Without a hook, small blocks come from malloc and large ones from anonymous mappings, aligned
+ * and advised for huge pages where they are large enough, so that giving them back really gives
+ * them back. */
+#ifndef LIBETL_ALLOC_H
+#define LIBETL_ALLOC_H
+
+#include "etl.h"
+#include <stdatomic.h>
+
+struct etl__memory {
+    etl_allocator hook;
+    size_t limit;
+    _Atomic(size_t) used;
+    _Atomic(size_t) peak;
+    _Atomic(uint64_t) allocations;
+    _Atomic(void *)
+        unreturned; /* mappings that munmap refused: still in `used`, tried again at each free */
+};
+
+void etl__memory_init(struct etl__memory *memory, const etl_allocator *hook, size_t limit);
+
+/* After the last block was freed: a last try to return what munmap refused. */
+void etl__memory_end(struct etl__memory *memory);
+
+/* Bytes that may still be taken below the limit; 0 when at or over it. */
+size_t etl__memory_left(const struct etl__memory *memory);
+
+/* NULL when there is no memory. Contents are undefined, aligned for any type. Any thread. */
+void *etl__alloc(struct etl__memory *memory, size_t size);
+void *etl__alloc_zeroed(struct etl__memory *memory, size_t size);
+void etl__free(struct etl__memory *memory, void *block, size_t size);
+
+/* Grow an array of `capacity` items to hold at least `needed`, at least doubling, keeping its
+ * contents. *array and *capacity are changed on success only. */
+bool etl__grow(struct etl__memory *memory, void **array, size_t *capacity, size_t needed,
+               size_t item_size);
+
+/* What counts in `used` for a block of this size: large ones are mapped in whole pages. */
+size_t etl__alloc_cost(const struct etl__memory *memory, size_t size);
+
+#endif

@@ -1,0 +1,50 @@
+/* run.h: a finished run file: made by a run writer, read by file providers, closed when its last
+ * pair is consumed.
+ *
+ * A run is immutable, and may be read by any number of providers at once, from any thread. Mapped
+ * runs hold no descriptor; where mapping is refused, or reads were asked for, the descriptor stays
+ * open instead. */
+#ifndef LIBETL_RUN_H
+#define LIBETL_RUN_H
+
+#include "alloc.h"
+#include "os.h"
+#include "provider.h"
+#include "run_format.h"
+#include "status.h"
+
+struct etl__run {
+    struct etl__run *next; /* in the owner's list */
+    const uint8_t *map;    /* the whole file, or NULL: read through the descriptor */
+    int descriptor;        /* -1 when mapped */
+    uint64_t file_size;
+    struct etl__run_footer footer;
+    const char *directory; /* for messages; outlives the run */
+};
+
+/* Take over a descriptor (closed on failure too) of a finished run file, check header and footer,
+ * and map it unless access is ETL_ACCESS_READ or the system refuses. */
+int etl__run_open(struct etl__run **out, struct etl__memory *memory, int descriptor,
+                  etl_access access, const char *directory, struct etl__error *error);
+
+/* Unmap or close, and free; NULL is allowed. */
+void etl__run_close(struct etl__run *run, struct etl__memory *memory);
+
+/* Read and check blocks [first, first + count) of the run's data into buffer (room for count
+ * blocks), or where the run is mapped check them in place. ETL_E_CORRUPT names file and offset. */
+int etl__run_check_blocks(const struct etl__run *run, uint64_t first, uint64_t count,
+                          uint8_t *buffer, struct etl__error *error);
+
+/* The first record that starts in or behind a block, as a file offset; the data's end when there
+ * is none. */
+int etl__run_record_at_block(const struct etl__run *run, uint64_t block, uint64_t *offset,
+                             struct etl__error *error);
+
+/* A provider over a whole run. For runs that are read, buffer_size bytes are used twice (rounded
+ * to blocks, at least one); release_step is how many mapped bytes may stay resident behind the
+ * reader. */
+int etl__provider_file_open(struct etl__provider **out, const struct etl__run *run,
+                            struct etl__memory *memory, size_t buffer_size, size_t release_step,
+                            struct etl__error *error);
+
+#endif

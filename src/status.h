@@ -1,0 +1,52 @@
+/* status.h: every message of the library is made here.
+ *
+ * A function that can fail takes a struct etl__error and returns `return etl__fail(error, ETL_E_…,
+ * "…")`: the status for the program, the text for the person. The text says what failed, on what,
+ * and why; it is cut to fit, never allocated, so that it can be made when memory is what is
+ * missing. */
+#ifndef LIBETL_STATUS_H
+#define LIBETL_STATUS_H
+
+#include "etl.h"
+
+struct etl__error {
+    char text[640];
+};
+
+#if defined(__GNUC__)
+#define ETL__PRINTF(at, from) __attribute__((format(printf, at, from)))
+#define ETL__LIKELY(x)        __builtin_expect(!!(x), 1)
+#define ETL__UNLIKELY(x)      __builtin_expect(!!(x), 0)
+#define ETL__NOINLINE         __attribute__((noinline))
+#define ETL__PREFETCH(at)     __builtin_prefetch(at)
+#else
+#define ETL__PRINTF(at, from)
+#define ETL__LIKELY(x)   (x)
+#define ETL__UNLIKELY(x) (x)
+#define ETL__NOINLINE
+#define ETL__PREFETCH(at) ((void)(at))
+#endif
+
+/* Leave a call on its first failure, where nothing is owned. */
+#define ETL__TRY(call)            \
+    do {                          \
+        int try_status = (call);  \
+        if (try_status != ETL_OK) \
+            return try_status;    \
+    } while (0)
+
+/* Write the text and return status. */
+int etl__fail(struct etl__error *error, int status, const char *format, ...) ETL__PRINTF(3, 4);
+
+/* A system call failed with errno value os_error: the text is "operation path: reason", and the
+ * status is the one that this errno means to a caller (a full disk, no memory, or ETL_E_IO). */
+int etl__fail_os(struct etl__error *error, int os_error, const char *operation, const char *path);
+
+/* The status that an errno value means: ETL_E_NOSPACE for ENOSPC, EDQUOT and EFBIG, ETL_E_NOMEM
+ * for ENOMEM. */
+int etl__status_of_errno(int os_error);
+
+/* "no memory: SIZE bytes for WHAT" */
+int etl__fail_memory(struct etl__error *error, size_t size, const char *what);
+
+#endif

@@ -102,8 +102,7 @@ static inline etl_slice etl_slice_str(const char *string) {
 /* The largest key, and the largest value, in bytes: 4 GiB - 16. */
 #define ETL_SIZE_MAX ((uint64_t)0xFFFFFFF0u)
 
-/* ---- Collecting and loading: what most programs need
- * ---------------------------------------------------------------- */
+/* ---- Collecting and loading: what most programs need ---- */
 
 typedef struct etl_collector etl_collector;
 typedef struct etl_options etl_options;
@@ -321,8 +320,7 @@ struct etl_options {
             NULL, NULL, NULL, {NULL, NULL}, NULL                                                 \
     }
 
-/* ---- Cancelling and watching
- * --------------------------------------------------------------------------------------- */
+/* ---- Cancelling and watching ---- */
 
 /* From any thread or a signal handler: every call on the collector and its iterators gives
  * ETL_E_CANCELLED, one under way within 100 ms, until etl_resume or etl_reset. Nothing is lost by

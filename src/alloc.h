@@ -4,14 +4,21 @@
  * what is held now and was held at most. It does not refuse what passes the limit: whoever takes
  * memory that grows with the data (arena.c) asks etl__memory_left first, and spills instead.
  *
+ * Blocks up to ETL__KEPT_MOST bytes come in powers of two and wait to be taken again when they are
+ * freed, so that a round like the one before asks the allocator for nothing. Larger blocks are
+ * given back at once; who wants to keep one keeps it.
+ *
  * Without a hook, small blocks come from malloc and large ones from anonymous mappings, aligned
  * and advised for huge pages where they are large enough, so that giving them back really gives
  * them back. */
 #ifndef LIBETL_ALLOC_H
 #define LIBETL_ALLOC_H
 
-#include "etl.h"
+#include "status.h"
 #include <stdatomic.h>
+
+enum { ETL__KEPT_LEAST = 64, ETL__KEPT_CLASSES = 13 };
+#define ETL__KEPT_MOST ((size_t)ETL__KEPT_LEAST << (ETL__KEPT_CLASSES - 1)) /* 256 KiB */
 
 struct etl__memory {
     etl_allocator hook;
@@ -19,13 +26,17 @@ struct etl__memory {
     _Atomic(size_t) used;
     _Atomic(size_t) peak;
     _Atomic(uint64_t) allocations;
-    _Atomic(void *)
-        unreturned; /* mappings that munmap refused: still in `used`, tried again at each free */
+    atomic_flag kept_lock;
+    struct etl__kept *kept[ETL__KEPT_CLASSES]; /* freed blocks of each power of two */
+    _Atomic(void *) unreturned; /* mappings that munmap refused: in `used`, tried again later */
 };
 
 void etl__memory_init(struct etl__memory *memory, const etl_allocator *hook, size_t limit);
 
-/* After the last block was freed: a last try to return what munmap refused. */
+/* Give kept blocks back. */
+void etl__memory_trim(struct etl__memory *memory);
+
+/* After the last block was freed: gives everything back. */
 void etl__memory_end(struct etl__memory *memory);
 
 /* Bytes that may still be taken below the limit; 0 when at or over it. */
@@ -41,7 +52,7 @@ void etl__free(struct etl__memory *memory, void *block, size_t size);
 bool etl__grow(struct etl__memory *memory, void **array, size_t *capacity, size_t needed,
                size_t item_size);
 
-/* What counts in `used` for a block of this size: large ones are mapped in whole pages. */
+/* What counts in `used` for a block of this size. */
 size_t etl__alloc_cost(const struct etl__memory *memory, size_t size);
 
 #endif

@@ -33,8 +33,14 @@ struct etl__provider {
     int (*bounds)(struct etl__provider *provider, etl_slice *first, etl_slice *last,
                   struct etl__error *error);
 
+    /* The key of a pair that has about part / parts of the bytes before it, valid until the next
+     * call; ETL_END when there is none. 0 <= part < parts. */
+    int (*sample)(struct etl__provider *provider, uint64_t part, uint64_t parts, etl_slice *key,
+                  struct etl__error *error);
+
     void (*close)(struct etl__provider *provider); /* frees the provider itself too */
 
+    uint64_t bytes;    /* of records, in all */
     uint64_t pairs;    /* in all, whatever was sought */
     uint64_t sequence; /* among equal keys the lower comes first */
     bool stable;

@@ -31,9 +31,32 @@ int etl__run_open(struct etl__run **out, struct etl__memory *memory, int descrip
 void etl__run_close(struct etl__run *run, struct etl__memory *memory);
 
 /* Read and check blocks [first, first + count) of the run's data into buffer (room for count
- * blocks), or where the run is mapped check them in place. ETL_E_CORRUPT names file and offset. */
+ * blocks), or where the run is mapped check them in place. ETL_E_CORRUPT names directory and
+ * offset. */
 int etl__run_check_blocks(const struct etl__run *run, uint64_t first, uint64_t count,
                           uint8_t *buffer, struct etl__error *error);
+
+/* The steps of the above, for a reader that keeps entries of the table. */
+
+/* Bytes of a block: ETL__RUN_BLOCK, or what the last one has. */
+size_t etl__run_block_size(const struct etl__run *run, uint64_t block);
+
+/* Read all of [offset, offset + size); a file that ends before is ETL_E_CORRUPT. */
+int etl__run_read(const struct etl__run *run, uint64_t offset, void *data, size_t size,
+                  struct etl__error *error);
+
+/* Entries [first, first + count) of the table: *entries points into the map, or at bytes (room for
+ * count entries), into which they are read. */
+int etl__run_table(const struct etl__run *run, uint64_t first, uint64_t count, uint8_t *bytes,
+                   const uint8_t **entries, struct etl__error *error);
+
+/* Compare a block's bytes with its entry of the table. */
+int etl__run_check_block(const struct etl__run *run, uint64_t block, const uint8_t *data,
+                         const uint8_t *entry, struct etl__error *error);
+
+/* ETL_E_CORRUPT, with directory and file offset in the text. */
+int etl__run_corrupt(const struct etl__run *run, uint64_t offset, const char *what,
+                     struct etl__error *error);
 
 /* The first record that starts in or behind a block, as a file offset; the data's end when there
  * is none. */
@@ -41,8 +64,9 @@ int etl__run_record_at_block(const struct etl__run *run, uint64_t block, uint64_
                              struct etl__error *error);
 
 /* A provider over a whole run. For runs that are read, buffer_size bytes are used twice (rounded
- * to blocks, at least one); release_step is how many mapped bytes may stay resident behind the
- * reader. */
+ * down to blocks, at least two: one may be taken by a record that the window before it cut; never
+ * more than the run has), and more while a record is larger. release_step is how many mapped bytes
+ * may stay resident behind the reader. */
 int etl__provider_file_open(struct etl__provider **out, const struct etl__run *run,
                             struct etl__memory *memory, size_t buffer_size, size_t release_step,
                             struct etl__error *error);

@@ -1,11 +1,11 @@
-/* run_format.h: the layout of a run file. docs/RUN_FORMAT.md is its specification; this is the
- * only code that knows it.
+/* run_format.h: the layout of a run file. docs/RUN_FORMAT.md is its specification; this and
+ * record.h are the only code that knows it.
  *
- *     header    64 bytes
- *     records   back to back, each contiguous: it may be larger than any block
- *     table     8 bytes a block of ETL__RUN_BLOCK bytes of [0, data_end): CRC-32C, and where in
- * the block the first record starts (ETL__NO_RECORD: none does) footer    128 bytes, the last of
- * the file
+ *     header   64 bytes
+ *     records  back to back, each contiguous: it may be larger than any block
+ *     table    8 bytes a block of ETL__RUN_BLOCK bytes of [0, data_end): CRC-32C, and where in the
+ *              block the first record starts (ETL__NO_RECORD: none does)
+ *     footer   128 bytes, the last of the file
  *
  * Blocks are counted from the start of the file, so block 0 has the header in it. Little-endian
  * everywhere. */

@@ -11,7 +11,12 @@
 
 struct etl__error {
     char text[640];
+    int callback; /* what a callback returned, with ETL__E_CALLBACK */
 };
+
+/* Inside the library: a callback stopped the call. Its own value, which may be any (ETL_END too),
+ * waits in error->callback until the public function returns it. */
+#define ETL__E_CALLBACK (-20099)
 
 #if defined(__GNUC__)
 #define ETL__PRINTF(at, from) __attribute__((format(printf, at, from)))
@@ -41,6 +46,14 @@ int etl__fail(struct etl__error *error, int status, const char *format, ...) ETL
 /* A system call failed with errno value os_error: the text is "operation path: reason", and the
  * status is the one that this errno means to a caller (a full disk, no memory, or ETL_E_IO). */
 int etl__fail_os(struct etl__error *error, int os_error, const char *operation, const char *path);
+
+/* A callback returned `value`, which is not 0. Returns ETL__E_CALLBACK. */
+int etl__fail_callback(struct etl__error *error, int value, const char *which);
+
+/* What the public function returns for a status from inside. */
+static inline int etl__public_status(const struct etl__error *error, int status) {
+    return status == ETL__E_CALLBACK ? error->callback : status;
+}
 
 /* The status that an errno value means: ETL_E_NOSPACE for ENOSPC, EDQUOT and EFBIG, ETL_E_NOMEM
  * for ENOMEM. */

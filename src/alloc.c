@@ -1,0 +1,211 @@
+/* alloc.c: the one place where memory is taken and given back.
+ *
+ * Freed blocks of one power of two are a list through the blocks themselves. Several threads of
+ * one collector take and give (the caller's, those that spill), each for a moment, so a spin lock
+ * guards the lists.
+ *
+ * Blocks of MAPPED_FROM bytes and more are anonymous mappings: they are given back to the system
+ * as soon as they are freed, and large ones come aligned for huge pages. The size that a block was
+ * taken with comes back at its end, so no block needs a head. */
+#include "alloc.h"
+#include "os.h"
+
+#include <stdlib.h>
+
+enum { MAPPED_FROM = 128 * 1024 };
+
+/* What stands in a block that waits to be taken again. */
+struct etl__kept {
+    struct etl__kept *next;
+};
+
+/* What stands in a mapping that munmap refused, until it can be returned. */
+struct unreturned {
+    struct unreturned *next;
+    size_t size;
+};
+
+void etl__memory_init(struct etl__memory *memory, const etl_allocator *hook, size_t limit) {
+    memory->hook = *hook;
+    memory->limit = limit;
+    atomic_init(&memory->used, 0);
+    atomic_init(&memory->peak, 0);
+    atomic_init(&memory->allocations, 0);
+    atomic_init(&memory->unreturned, NULL);
+    atomic_flag_clear(&memory->kept_lock);
+    memset(memory->kept, 0, sizeof memory->kept);
+}
+
+static bool is_mapped(const struct etl__memory *memory, size_t size) {
+    return memory->hook.resize == NULL && size >= MAPPED_FROM;
+}
+
+/* The power of two that a block of this size comes in, as a class; ETL__KEPT_CLASSES for a large
+ * block. */
+static size_t class_of(size_t size) {
+    size_t class = 0;
+    while (class < ETL__KEPT_CLASSES && (size_t)ETL__KEPT_LEAST << class < size)
+        class ++;
+    return class;
+}
+
+size_t etl__alloc_cost(const struct etl__memory *memory, size_t size) {
+    if (size <= ETL__KEPT_MOST)
+        return (size_t)ETL__KEPT_LEAST << class_of(size);
+    if (!is_mapped(memory, size))
+        return size;
+    size_t page = etl__os_page_size();
+    return size > SIZE_MAX - page ? SIZE_MAX : (size + page - 1) / page * page;
+}
+
+size_t etl__memory_left(const struct etl__memory *memory) {
+    size_t used = atomic_load_explicit(&memory->used, memory_order_relaxed);
+    return used < memory->limit ? memory->limit - used : 0;
+}
+
+static void count_taken(struct etl__memory *memory, size_t size) {
+    size_t used = atomic_fetch_add_explicit(&memory->used, size, memory_order_relaxed) + size;
+    size_t peak = atomic_load_explicit(&memory->peak, memory_order_relaxed);
+    while (used > peak &&
+           !atomic_compare_exchange_weak_explicit(&memory->peak, &peak, used, memory_order_relaxed,
+                                                  memory_order_relaxed))
+        ;
+    atomic_fetch_add_explicit(&memory->allocations, 1, memory_order_relaxed);
+}
+
+static void lock_kept(struct etl__memory *memory) {
+    while (atomic_flag_test_and_set_explicit(&memory->kept_lock, memory_order_acquire))
+        ;
+}
+
+static void unlock_kept(struct etl__memory *memory) {
+    atomic_flag_clear_explicit(&memory->kept_lock, memory_order_release);
+}
+
+static void *take_kept(struct etl__memory *memory, size_t class) {
+    lock_kept(memory);
+    struct etl__kept *block = memory->kept[class];
+    if (block != NULL)
+        memory->kept[class] = block->next;
+    unlock_kept(memory);
+    return block;
+}
+
+/* cost bytes from the allocator. */
+static void *take_new(struct etl__memory *memory, size_t cost) {
+    void *block;
+    if (memory->hook.resize != NULL)
+        block = memory->hook.resize(memory->hook.context, NULL, 0, cost);
+    else if (is_mapped(memory, cost))
+        block = etl__os_map_memory(cost);
+    else
+        block = malloc(cost);
+    if (block != NULL)
+        count_taken(memory, cost);
+    return block;
+}
+
+void *etl__alloc(struct etl__memory *memory, size_t size) {
+    size_t class = class_of(size), cost = etl__alloc_cost(memory, size);
+    void *block = class < ETL__KEPT_CLASSES ? take_kept(memory, class) : NULL;
+    return block != NULL ? block : take_new(memory, cost);
+}
+
+void *etl__alloc_zeroed(struct etl__memory *memory, size_t size) {
+    void *block = etl__alloc(memory, size);
+    if (block != NULL)
+        memset(block, 0, size);
+    return block;
+}
+
+static void keep_unreturned(struct etl__memory *memory, struct unreturned *kept) {
+    void *head = atomic_load(&memory->unreturned);
+    do
+        kept->next = head;
+    while (!atomic_compare_exchange_weak(&memory->unreturned, &head, kept));
+}
+
+static void unmap(struct etl__memory *memory, void *block, size_t size) {
+    if (etl__os_unmap_memory(block, size) == 0) {
+        atomic_fetch_sub_explicit(&memory->used, size, memory_order_relaxed);
+        return;
+    }
+    struct unreturned *kept = block;
+    kept->size = size;
+    keep_unreturned(memory, kept);
+}
+
+static void return_again(struct etl__memory *memory) {
+    struct unreturned *kept = atomic_exchange(&memory->unreturned, NULL);
+    while (kept != NULL) {
+        struct unreturned *next = kept->next;
+        unmap(memory, kept, kept->size);
+        kept = next;
+    }
+}
+
+/* cost bytes to the allocator. */
+static void give_back(struct etl__memory *memory, void *block, size_t cost) {
+    if (is_mapped(memory, cost)) {
+        unmap(memory, block, cost);
+        return;
+    }
+    if (memory->hook.resize != NULL)
+        (void)memory->hook.resize(memory->hook.context, block, cost, 0);
+    else
+        free(block);
+    atomic_fetch_sub_explicit(&memory->used, cost, memory_order_relaxed);
+}
+
+void etl__free(struct etl__memory *memory, void *block, size_t size) {
+    if (block == NULL)
+        return;
+    if (ETL__UNLIKELY(atomic_load_explicit(&memory->unreturned, memory_order_relaxed) != NULL))
+        return_again(memory);
+    size_t class = class_of(size);
+    if (class == ETL__KEPT_CLASSES) {
+        give_back(memory, block, etl__alloc_cost(memory, size));
+        return;
+    }
+    struct etl__kept *kept = block;
+    lock_kept(memory);
+    kept->next = memory->kept[class];
+    memory->kept[class] = kept;
+    unlock_kept(memory);
+}
+
+void etl__memory_trim(struct etl__memory *memory) {
+    for (size_t class = 0; class < ETL__KEPT_CLASSES; class ++) {
+        void *block;
+        while ((block = take_kept(memory, class)) != NULL)
+            give_back(memory, block, (size_t)ETL__KEPT_LEAST << class);
+    }
+}
+
+void etl__memory_end(struct etl__memory *memory) {
+    etl__memory_trim(memory);
+    return_again(memory);
+}
+
+bool etl__grow(struct etl__memory *memory, void **array, size_t *capacity, size_t needed,
+               size_t item_size) {
+    if (needed <= *capacity)
+        return true;
+    size_t grown = *capacity < 8 ? 8 : *capacity;
+    while (grown < needed) {
+        if (grown > SIZE_MAX / 2)
+            return false;
+        grown *= 2;
+    }
+    if (grown > SIZE_MAX / item_size)
+        return false;
+    void *moved = etl__alloc(memory, grown * item_size);
+    if (moved == NULL)
+        return false;
+    if (*capacity != 0)
+        memcpy(moved, *array, *capacity * item_size);
+    etl__free(memory, *array, *capacity * item_size);
+    *array = moved;
+    *capacity = grown;
+    return true;
+}

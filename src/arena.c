@@ -1,0 +1,128 @@
+/* arena.c: segments, taken by best fit. There are few of them (a buffer's segments double in
+ * size), so a sorted list serves; the smallest that fits is taken first, which repeats the growth
+ * of the round before. */
+#include "arena.h"
+#include "os.h"
+
+void etl__arena_init(struct etl__arena *arena, struct etl__memory *memory) {
+    memset(arena, 0, sizeof *arena);
+    arena->memory = memory;
+}
+
+static void free_segment(struct etl__arena *arena, struct etl__segment *segment) {
+    etl__free(arena->memory, segment, segment->size);
+}
+
+/* Take the segment behind *link out of the waiting list. */
+static struct etl__segment *unlink_waiting(struct etl__arena *arena, struct etl__segment **link) {
+    struct etl__segment *segment = *link;
+    *link = segment->next;
+    segment->next = NULL;
+    arena->waiting_bytes -= segment->size;
+    return segment;
+}
+
+void etl__arena_end(struct etl__arena *arena) {
+    while (arena->waiting != NULL)
+        free_segment(arena, unlink_waiting(arena, &arena->waiting));
+}
+
+/* The largest first: few calls give much back. */
+static void free_largest(struct etl__arena *arena) {
+    struct etl__segment **link = &arena->waiting;
+    while ((*link)->next != NULL)
+        link = &(*link)->next;
+    free_segment(arena, unlink_waiting(arena, link));
+}
+
+bool etl__arena_make_room(struct etl__arena *arena, size_t bytes) {
+    while (etl__memory_left(arena->memory) < bytes && arena->waiting != NULL)
+        free_largest(arena);
+    if (etl__memory_left(arena->memory) < bytes)
+        etl__memory_trim(arena->memory);
+    return etl__memory_left(arena->memory) >= bytes;
+}
+
+static struct etl__segment *count_taken(struct etl__arena *arena, struct etl__segment *segment) {
+    arena->taken_bytes += segment->size;
+    if (arena->taken_bytes > arena->round_peak)
+        arena->round_peak = arena->taken_bytes;
+    return segment;
+}
+
+static struct etl__segment *take_waiting(struct etl__arena *arena, size_t size, size_t most) {
+    for (struct etl__segment **link = &arena->waiting; *link != NULL; link = &(*link)->next)
+        if ((*link)->size >= size)
+            return (*link)->size <= most ? unlink_waiting(arena, link) : NULL;
+    return NULL;
+}
+
+static struct etl__segment *take_new(struct etl__arena *arena, size_t size) {
+    struct etl__segment *segment = etl__alloc(arena->memory, size);
+    if (segment == NULL)
+        return NULL;
+    segment->next = NULL;
+    segment->size = size;
+    return count_taken(arena, segment);
+}
+
+size_t etl__arena_segment_size(size_t needed) {
+    size_t page = etl__os_page_size();
+    if (needed > SIZE_MAX - sizeof(struct etl__segment) - page)
+        return SIZE_MAX;
+    return (needed + sizeof(struct etl__segment) + page - 1) / page * page;
+}
+
+struct etl__segment *etl__arena_take(struct etl__arena *arena, size_t needed, size_t wanted,
+                                     size_t most) {
+    size_t least = etl__arena_segment_size(needed);
+    if (least > most)
+        return NULL;
+    struct etl__segment *segment = take_waiting(arena, least, most);
+    if (segment != NULL)
+        return count_taken(arena, segment);
+    size_t size = wanted > most ? most : wanted;
+    size_t page = etl__os_page_size();
+    size = size / page * page;
+    if (size < least)
+        size = least;
+    if (!etl__arena_make_room(arena, size)) {
+        size = etl__memory_left(arena->memory) / page * page;
+        if (size < least)
+            return NULL;
+    }
+    return take_new(arena, size);
+}
+
+struct etl__segment *etl__arena_take_over_limit(struct etl__arena *arena, size_t needed) {
+    size_t size = etl__arena_segment_size(needed);
+    if (size == SIZE_MAX)
+        return NULL;
+    etl__arena_make_room(arena, size);
+    return take_new(arena, size);
+}
+
+void etl__arena_give(struct etl__arena *arena, struct etl__segment *list) {
+    while (list != NULL) {
+        struct etl__segment *segment = list, **link = &arena->waiting;
+        list = segment->next;
+        arena->taken_bytes -= segment->size;
+        if (segment->size > arena->memory->limit) { /* an oversized pair's: never kept */
+            free_segment(arena, segment);
+            continue;
+        }
+        while (*link != NULL && (*link)->size < segment->size)
+            link = &(*link)->next;
+        segment->next = *link;
+        *link = segment;
+        arena->waiting_bytes += segment->size;
+    }
+}
+
+void etl__arena_end_round(struct etl__arena *arena) {
+    size_t faded = arena->keep - arena->keep / 8;
+    arena->keep = arena->round_peak > faded ? arena->round_peak : faded;
+    arena->round_peak = arena->taken_bytes;
+    while (arena->waiting != NULL && arena->waiting_bytes + arena->taken_bytes > arena->keep)
+        free_largest(arena);
+}

@@ -1,0 +1,46 @@
+/* duplicates.h: a merged stream in, the stream that the caller is to see out: the one home of what
+ * happens to pairs with equal keys. */
+#ifndef LIBETL_DUPLICATES_H
+#define LIBETL_DUPLICATES_H
+
+#include "bytes.h"
+#include "merge.h"
+
+struct etl__rules {
+    etl_duplicates duplicates;
+    bool order_values;
+    etl_reduce_fn *reduce;
+    void *reduce_ctx;
+    size_t fold_bytes; /* values of one group are folded in parts of about this size */
+};
+
+/* What holds while runs are written: a pair that later pairs can no longer bring back may be
+ * dropped early, but nothing is refused, and where values are to be ordered over all runs they are
+ * joined and folded at the end only. */
+struct etl__rules etl__rules_for_runs(const struct etl__rules *rules);
+
+struct etl__output {
+    struct etl__merge *merge; /* borrowed */
+    struct etl__rules rules;
+    struct etl__pair pair;   /* what is handed out for a group of several */
+    struct etl_bytes key;    /* of that group */
+    struct etl_bytes values; /* joined, or those to be folded, back to back */
+    struct etl_bytes folded; /* what reduce makes of them */
+    etl_slice *slices; /* of the values to be folded; data is an offset until they are complete */
+    size_t slice_count, slice_capacity;
+    bool restart; /* a group was not completed: go back to its first pair */
+};
+
+void etl__output_open(struct etl__output *output, struct etl__memory *memory,
+                      struct etl__merge *merge, const struct etl__rules *rules);
+void etl__output_close(struct etl__output *output);
+
+/* Continue before the first pair with a key >= this one, which may be the one handed out last. */
+int etl__output_seek(struct etl__output *output, const uint8_t *key, size_t size,
+                     struct etl__error *error);
+
+/* The next pair, valid until the next call: ETL_OK, ETL_END, an error, or what reduce returned. */
+int etl__output_next(struct etl__output *output, const struct etl__pair **pair,
+                     struct etl__error *error);
+
+#endif

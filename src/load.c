@@ -1,0 +1,122 @@
+/* load.c: push: every pair through a callback, over one merge.
+ *
+ * Nothing is consumed until the last pair has been delivered and counted: providers only read, and
+ * what they read is dropped when the merge has ended well. */
+#include "handle.h"
+#include "os.h"
+
+enum { TICK_PAIRS = 256 };
+
+/* Providers over all that the collectors hold, the first collector's first. */
+static int open_providers(etl_collector *const *collectors, size_t count,
+                          struct etl__provider **providers, size_t *opened,
+                          struct etl__error *error) {
+    *opened = 0;
+    for (size_t i = 0; i < count; i++)
+        ETL__TRY(etl__store_open_providers(&collectors[i]->store, providers, opened, error));
+    return ETL_OK;
+}
+
+static int check_rules(etl_collector *const *collectors, size_t count, struct etl__error *error) {
+    const struct etl__rules *first = &collectors[0]->store.rules;
+    for (size_t i = 1; i < count; i++) {
+        const struct etl__rules *rules = &collectors[i]->store.rules;
+        if (rules->duplicates != first->duplicates || rules->order_values != first->order_values)
+            return etl__fail(error, ETL_E_INVALID,
+                             "collectors 0 and %zu differ in duplicates or order_values", i);
+    }
+    return ETL_OK;
+}
+
+/* What is read by iterators already was prepared for them, and must stay as it is. */
+static int prepare(etl_collector *const *collectors, size_t count, size_t *sources,
+                   struct etl__error *error) {
+    *sources = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (collectors[i]->iterators == NULL)
+            ETL__TRY(etl__store_prepare(&collectors[i]->store, error));
+        *sources += etl__store_sources(&collectors[i]->store);
+    }
+    return ETL_OK;
+}
+
+int etl__open_merge(struct etl__merge *merge, etl_collector *const *collectors, size_t count) {
+    struct etl__store *first = &collectors[0]->store;
+    struct etl__error *error = &collectors[0]->error;
+    size_t sources, opened;
+    ETL__TRY(check_rules(collectors, count, error));
+    ETL__TRY(prepare(collectors, count, &sources, error));
+    size_t size = (sources + 1) * sizeof(struct etl__provider *);
+    struct etl__provider **providers = etl__alloc(&first->memory, size);
+    if (providers == NULL)
+        return etl__fail_memory(error, size, "merging");
+    int status = open_providers(collectors, count, providers, &opened, error);
+    if (status == ETL_OK)
+        status = etl__merge_open(merge, &first->memory, providers, opened,
+                                 first->rules.order_values, &first->cancel, error);
+    else
+        for (size_t i = 0; i < opened; i++)
+            providers[i]->close(providers[i]);
+    etl__free(&first->memory, providers, size);
+    return status;
+}
+
+/* All pairs to the callback; ETL_OK after the last one. */
+static int deliver(struct etl__output *output, struct etl__watch *watch, etl_load_fn *load,
+                   void *context, struct etl__error *error) {
+    const struct etl__pair *pair;
+    uint64_t ticked = 0, bytes = 0;
+    int status;
+    while ((status = etl__output_next(output, &pair, error)) == ETL_OK) {
+        bytes += (uint64_t)pair->key_size + pair->value_size;
+        int answer = load(context, etl_slice_of(pair->key, pair->key_size),
+                          etl_slice_of(pair->value, pair->value_size));
+        if (ETL__UNLIKELY(answer != 0))
+            return etl__fail_callback(error, answer, "load");
+        if (ETL__UNLIKELY(output->merge->delivered - ticked >= TICK_PAIRS)) {
+            ticked = output->merge->delivered;
+            watch->state.pairs_done = ticked;
+            watch->state.bytes_done = bytes;
+            ETL__TRY(etl__watch_tick(watch, error));
+        }
+    }
+    return status == ETL_END ? ETL_OK : status;
+}
+
+static int load_entered(etl_collector *const *collectors, size_t count, etl_load_fn *load,
+                        void *context) {
+    etl_collector *first = collectors[0];
+    struct etl__store *store = &first->store;
+    struct etl__merge merge;
+    ETL__TRY(etl__open_merge(&merge, collectors, count));
+    struct etl__output output;
+    etl__output_open(&output, &store->memory, &merge, &store->rules);
+    uint64_t pairs = 0, began = etl__os_now_ns();
+    for (size_t i = 0; i < merge.provider_count; i++)
+        pairs += merge.providers[i]->pairs;
+    etl__watch_enter(&store->watch, ETL_LOADING, 0, pairs, 0, 0);
+    int status = deliver(&output, &store->watch, load, context, &first->error);
+    etl__output_close(&output);
+    etl__merge_close(&merge);
+    atomic_fetch_add(&store->merge_ns, etl__os_now_ns() - began);
+    return status;
+}
+
+int etl_load_many(etl_collector *const *collectors, size_t count, etl_load_fn *load,
+                  void *context) {
+    if (count == 0)
+        return ETL_OK;
+    if (!etl__are_collectors(collectors, count))
+        return ETL_E_INVALID;
+    if (load == NULL)
+        return etl__fail(&collectors[0]->error, ETL_E_INVALID, "load: no callback");
+    ETL__TRY(etl__enter(collectors, count, false));
+    int status = load_entered(collectors, count, load, context);
+    for (size_t i = 0; i < count && status == ETL_OK; i++)
+        etl__end_round(collectors[i]);
+    return etl__leave(collectors, count, status);
+}
+
+int etl_load(etl_collector *collector, etl_load_fn *load, void *context) {
+    return etl_load_many(&collector, 1, load, context);
+}

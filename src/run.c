@@ -1,0 +1,177 @@
+/* run.c: a finished run, opened and checked.
+ *
+ * Opening reads header, footer and table once through the descriptor, a few KiB at a time, and so
+ * touches one byte in two thousand; the records are checked block by block when a provider enters
+ * them. Then the file is mapped and its descriptor closed, so that the number of runs is not
+ * bounded by descriptors; where the system refuses the mapping (address space, number of mappings)
+ * the descriptor stays and the run is read. A file that is shorter than it was is ETL_E_CORRUPT
+ * when it is read; behind a mapping it would be SIGBUS, which is why reading can be asked for.
+ *
+ * Memory: the struct. */
+#include "run.h"
+#include "crc32c.h"
+#include <assert.h>
+#include <stdio.h>
+
+enum { PIECE = 4096, PIECE_ENTRIES = PIECE / ETL__RUN_TABLE_ENTRY };
+
+int etl__run_corrupt(const struct etl__run *run, uint64_t offset, const char *what,
+                     struct etl__error *error) {
+    return etl__fail(error, ETL_E_CORRUPT, "a run in %s is damaged: %s at offset %llu of %llu",
+                     run->directory, what, (unsigned long long)offset,
+                     (unsigned long long)run->file_size);
+}
+
+int etl__run_read(const struct etl__run *run, uint64_t offset, void *data, size_t size,
+                  struct etl__error *error) {
+    size_t done;
+    int os_error = etl__os_read(run->descriptor, data, size, offset, &done);
+    if (os_error != 0) {
+        char operation[96];
+        snprintf(operation, sizeof operation, "read %zu bytes at %llu of a run in", size,
+                 (unsigned long long)offset);
+        return etl__fail_os(error, os_error, operation, run->directory);
+    }
+    if (done != size)
+        return etl__run_corrupt(run, offset + done, "the file ends", error);
+    return ETL_OK;
+}
+
+size_t etl__run_block_size(const struct etl__run *run, uint64_t block) {
+    uint64_t left = run->footer.data_end - block * ETL__RUN_BLOCK;
+    return left < ETL__RUN_BLOCK ? (size_t)left : ETL__RUN_BLOCK;
+}
+
+int etl__run_table(const struct etl__run *run, uint64_t first, uint64_t count, uint8_t *bytes,
+                   const uint8_t **entries, struct etl__error *error) {
+    assert(first + count <= run->footer.blocks);
+    uint64_t offset = run->footer.data_end + first * ETL__RUN_TABLE_ENTRY;
+    if (run->map != NULL) {
+        *entries = run->map + offset;
+        return ETL_OK;
+    }
+    *entries = bytes;
+    return etl__run_read(run, offset, bytes, (size_t)count * ETL__RUN_TABLE_ENTRY, error);
+}
+
+int etl__run_check_block(const struct etl__run *run, uint64_t block, const uint8_t *data,
+                         const uint8_t *entry, struct etl__error *error) {
+    if (ETL__LIKELY(etl__crc32c(0, data, etl__run_block_size(run, block)) == etl__get_u32(entry)))
+        return ETL_OK;
+    return etl__run_corrupt(run, block * ETL__RUN_BLOCK, "checksum of the block", error);
+}
+
+int etl__run_check_blocks(const struct etl__run *run, uint64_t first, uint64_t count,
+                          uint8_t *buffer, struct etl__error *error) {
+    assert(first + count <= run->footer.blocks);
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t block = first + i;
+        uint8_t bytes[ETL__RUN_TABLE_ENTRY];
+        const uint8_t *entry, *data;
+        ETL__TRY(etl__run_table(run, block, 1, bytes, &entry, error));
+        if (run->map != NULL) {
+            data = run->map + block * ETL__RUN_BLOCK;
+        } else {
+            uint8_t *to = buffer + (size_t)i * ETL__RUN_BLOCK;
+            ETL__TRY(etl__run_read(run, block * ETL__RUN_BLOCK, to,
+                                   etl__run_block_size(run, block), error));
+            data = to;
+        }
+        ETL__TRY(etl__run_check_block(run, block, data, entry, error));
+    }
+    return ETL_OK;
+}
+
+int etl__run_record_at_block(const struct etl__run *run, uint64_t block, uint64_t *offset,
+                             struct etl__error *error) {
+    uint8_t bytes[PIECE];
+    while (block < run->footer.blocks) {
+        uint64_t count = run->footer.blocks - block;
+        const uint8_t *entry;
+        if (count > PIECE_ENTRIES)
+            count = PIECE_ENTRIES;
+        ETL__TRY(etl__run_table(run, block, count, bytes, &entry, error));
+        for (; count != 0; count--, block++, entry += ETL__RUN_TABLE_ENTRY) {
+            uint32_t first = etl__get_u32(entry + 4);
+            if (first == ETL__NO_RECORD)
+                continue;
+            *offset = block * ETL__RUN_BLOCK + first;
+            if (first >= etl__run_block_size(run, block) || *offset < ETL__RUN_HEADER_SIZE)
+                return etl__run_corrupt(run, run->footer.data_end + block * ETL__RUN_TABLE_ENTRY,
+                                        "position of a record in the table", error);
+            return ETL_OK;
+        }
+    }
+    *offset = run->footer.data_end;
+    return ETL_OK;
+}
+
+static int check_table(const struct etl__run *run, struct etl__error *error) {
+    uint8_t piece[PIECE];
+    uint32_t crc = 0;
+    uint64_t at = run->footer.data_end, end = run->file_size - ETL__RUN_FOOTER_SIZE;
+    while (at < end) {
+        size_t size = end - at < PIECE ? (size_t)(end - at) : PIECE;
+        ETL__TRY(etl__run_read(run, at, piece, size, error));
+        crc = etl__crc32c(crc, piece, size);
+        at += size;
+    }
+    if (crc != run->footer.table_crc)
+        return etl__run_corrupt(run, run->footer.data_end, "checksum of the table", error);
+    return ETL_OK;
+}
+
+static int check_ends(struct etl__run *run, struct etl__error *error) {
+    uint8_t header[ETL__RUN_HEADER_SIZE], footer[ETL__RUN_FOOTER_SIZE];
+    const char *reason;
+    int os_error = etl__os_file_size(run->descriptor, &run->file_size);
+    if (os_error != 0)
+        return etl__fail_os(error, os_error, "ask for the size of a run in", run->directory);
+    if (run->file_size < ETL__RUN_HEADER_SIZE + ETL__RUN_FOOTER_SIZE)
+        return etl__run_corrupt(run, run->file_size, "the file ends", error);
+    ETL__TRY(etl__run_read(run, 0, header, sizeof header, error));
+    if (!etl__run_header_decode(header, &reason))
+        return etl__run_corrupt(run, 0, reason, error);
+    uint64_t at = run->file_size - ETL__RUN_FOOTER_SIZE;
+    ETL__TRY(etl__run_read(run, at, footer, sizeof footer, error));
+    if (!etl__run_footer_decode(footer, run->file_size, &run->footer, &reason))
+        return etl__run_corrupt(run, at, reason, error);
+    return check_table(run, error);
+}
+
+int etl__run_open(struct etl__run **out, struct etl__memory *memory, int descriptor,
+                  etl_access access, const char *directory, struct etl__error *error) {
+    *out = NULL;
+    struct etl__run *run = etl__alloc_zeroed(memory, sizeof *run);
+    if (run == NULL) {
+        etl__os_close(descriptor);
+        return etl__fail_memory(error, sizeof *run, "a run");
+    }
+    run->descriptor = descriptor;
+    run->directory = directory;
+    int status = check_ends(run, error);
+    if (status != ETL_OK) {
+        etl__run_close(run, memory);
+        return status;
+    }
+    if (access == ETL_ACCESS_MMAP && run->file_size <= PTRDIFF_MAX &&
+        etl__os_map_file(descriptor, (size_t)run->file_size, &run->map) == 0) {
+        etl__os_close(descriptor);
+        run->descriptor = -1;
+    } else {
+        run->map = NULL;
+        etl__os_read_ahead(descriptor, 0, 0);
+    }
+    *out = run;
+    return ETL_OK;
+}
+
+void etl__run_close(struct etl__run *run, struct etl__memory *memory) {
+    if (run == NULL)
+        return;
+    if (run->map != NULL)
+        etl__os_unmap_file(run->map, (size_t)run->file_size);
+    if (run->descriptor >= 0)
+        etl__os_close(run->descriptor);
+    etl__free(memory, run, sizeof *run);
+}

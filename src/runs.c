@@ -1,0 +1,244 @@
+/* runs.c: which runs to merge, and when.
+ *
+ * A pass merges neighbours only, so that equal keys stay in collection order, and of all
+ * neighbourhoods of the wanted width the one with the fewest bytes: runs that were merged before
+ * are large and are left alone until there are enough of their size, so each byte is written about
+ * log(runs) / log(width) times. Neighbours are runs whose sequence numbers follow each other: a
+ * gap is a region that is still in memory.
+ *
+ * How many runs can be read at once is a question of memory (a run that is read, not mapped, needs
+ * two buffers), and of what the caller asked for; how many may be alive is one of descriptors and
+ * of the kernel's limit on mappings. */
+#include "runs.h"
+#include "merge.h"
+#include "os.h"
+
+enum {
+    MOST_WIDTH = 1024,
+    PER_SOURCE = 640, /* bytes that any run takes in a merge */
+    LEAST_BUFFER = 2 * ETL__RUN_BLOCK,
+    MOST_BUFFER = 256 * 1024,
+    MOST_MAPPED = 4096, /* runs alive */
+    LEAST_DESCRIPTORS = 4,
+    MOST_DESCRIPTORS = 512,
+    LEAST_RELEASE = 64 * 1024,
+    MOST_RELEASE = 1024 * 1024,
+    TICK_PAIRS = 1024
+};
+
+static size_t clamp(size_t value, size_t least, size_t most) {
+    return value < least ? least : value > most ? most : value;
+}
+
+void etl__runs_init(struct etl__runs *runs, struct etl__target *target,
+                    const struct etl__rules *rules, struct etl__watch *watch,
+                    unsigned merge_width) {
+    memset(runs, 0, sizeof *runs);
+    runs->target = target;
+    runs->rules = etl__rules_for_runs(rules);
+    runs->watch = watch;
+    runs->merge_width = merge_width;
+}
+
+void etl__runs_clear(struct etl__runs *runs) {
+    for (size_t i = 0; i < runs->count; i++)
+        etl__target_drop(runs->target, runs->items[i].run);
+    runs->count = 0;
+    runs->merged_pairs = 0;
+}
+
+void etl__runs_end(struct etl__runs *runs) {
+    etl__runs_clear(runs);
+    etl__run_writer_destroy(runs->writer);
+    etl__free(runs->target->memory, runs->items, runs->capacity * sizeof *runs->items);
+}
+
+int etl__runs_writer(struct etl__runs *runs, struct etl__run_writer **writer,
+                     struct etl__error *error) {
+    if (runs->writer == NULL)
+        ETL__TRY(etl__target_writer(runs->target, &runs->writer, error));
+    *writer = runs->writer;
+    return ETL_OK;
+}
+
+int etl__runs_reserve(struct etl__runs *runs, struct etl__error *error) {
+    if (!etl__grow(runs->target->memory, (void **)&runs->items, &runs->capacity, runs->count + 1,
+                   sizeof *runs->items))
+        return etl__fail_memory(error, (runs->count + 1) * sizeof *runs->items, "runs");
+    return ETL_OK;
+}
+
+int etl__runs_add(struct etl__runs *runs, struct etl__run *run, uint64_t sequence,
+                  struct etl__error *error) {
+    ETL__TRY(etl__runs_reserve(runs, error));
+    size_t at = runs->count++;
+    for (; at > 0 && runs->items[at - 1].first > sequence; at--)
+        runs->items[at] = runs->items[at - 1];
+    runs->items[at] = (struct etl__held_run){.run = run, .first = sequence, .last = sequence};
+    return ETL_OK;
+}
+
+/* ---- Reading several ---- */
+
+static size_t count_read(const struct etl__runs *runs) {
+    size_t count = 0;
+    for (size_t i = 0; i < runs->count; i++)
+        count += runs->items[i].run->map == NULL;
+    return count;
+}
+
+size_t etl__runs_width(const struct etl__runs *runs) {
+    if (runs->merge_width != 0)
+        return runs->merge_width;
+    size_t each = PER_SOURCE + (count_read(runs) != 0 ? (size_t)2 * LEAST_BUFFER : 0);
+    return clamp(etl__memory_left(runs->target->memory) / each, 2, MOST_WIDTH);
+}
+
+int etl__runs_open_provider(const struct etl__runs *runs, size_t index, size_t together,
+                            struct etl__provider **provider, struct etl__error *error) {
+    struct etl__memory *memory = runs->target->memory;
+    size_t release = clamp(memory->limit / 4 / together, LEAST_RELEASE, MOST_RELEASE);
+    /* Half of what is left, for `together` runs, two buffers each. */
+    size_t buffer = clamp(etl__memory_left(memory) / 4 / together, LEAST_BUFFER, MOST_BUFFER);
+    return etl__provider_file_open(provider, runs->items[index].run, memory, buffer, release,
+                                   error);
+}
+
+/* ---- One pass ---- */
+
+struct pass {
+    struct etl__runs *runs;
+    size_t first, count;
+};
+
+static int write_merged(struct etl__runs *runs, struct etl__merge *merge,
+                        struct etl__run_writer *writer, struct etl__error *error) {
+    struct etl__output output;
+    const struct etl__pair *pair;
+    int status;
+    etl__output_open(&output, runs->target->memory, merge, &runs->rules);
+    uint64_t before = runs->merged_pairs, ticked = 0;
+    while ((status = etl__output_next(&output, &pair, error)) == ETL_OK) {
+        status = etl__run_writer_append(writer, pair, error);
+        if (status == ETL_OK && merge->delivered - ticked > TICK_PAIRS) {
+            ticked = merge->delivered;
+            runs->watch->state.pairs_done = before + ticked;
+            status = etl__watch_tick(runs->watch, error);
+        }
+        if (status != ETL_OK)
+            break;
+    }
+    etl__output_close(&output);
+    return status == ETL_END ? ETL_OK : status;
+}
+
+static int produce(void *context, struct etl__run_writer *writer, struct etl__error *error) {
+    const struct pass *pass = context;
+    struct etl__runs *runs = pass->runs;
+    struct etl__memory *memory = runs->target->memory;
+    size_t size = pass->count * sizeof(struct etl__provider *), opened = 0;
+    struct etl__provider **providers = etl__alloc(memory, size);
+    if (providers == NULL)
+        return etl__fail_memory(error, size, "merging runs");
+    int status = ETL_OK;
+    while (opened < pass->count && status == ETL_OK) {
+        status = etl__runs_open_provider(runs, pass->first + opened, pass->count,
+                                         &providers[opened], error);
+        opened += status == ETL_OK;
+    }
+    struct etl__merge merge;
+    if (status == ETL_OK) {
+        status = etl__merge_open(&merge, memory, providers, opened, runs->rules.order_values,
+                                 runs->target->cancel, error);
+        opened = 0; /* they are the merge's */
+        if (status == ETL_OK) {
+            status = write_merged(runs, &merge, writer, error);
+            etl__merge_close(&merge);
+        }
+    }
+    for (size_t i = 0; i < opened; i++)
+        providers[i]->close(providers[i]);
+    etl__free(memory, providers, size);
+    return status;
+}
+
+static uint64_t data_bytes(const struct etl__run *run) {
+    return run->footer.data_end - run->footer.first_record;
+}
+
+/* Merge runs [first, first + count) into one, which takes their place. */
+static int merge_runs(struct etl__runs *runs, size_t first, size_t count,
+                      struct etl__error *error) {
+    struct pass pass = {.runs = runs, .first = first, .count = count};
+    struct etl__held_run *items = &runs->items[first];
+    struct etl__run_writer *writer;
+    struct etl__run *merged;
+    uint64_t expected = 0, pairs = 0;
+    for (size_t i = 0; i < count; i++) {
+        expected += data_bytes(items[i].run);
+        pairs += items[i].run->footer.pairs;
+    }
+    ETL__TRY(etl__runs_writer(runs, &writer, error));
+    etl__watch_enter(runs->watch, ETL_MERGING, runs->merged_pairs, 0, 0, 0);
+    uint64_t began = etl__os_now_ns();
+    int status = etl__target_write(runs->target, writer, expected, produce, &pass, &merged, error);
+    atomic_fetch_add(&runs->merge_ns, etl__os_now_ns() - began);
+    ETL__TRY(status);
+    atomic_fetch_add(&runs->passes, 1);
+    runs->merged_pairs += pairs;
+    for (size_t i = 0; i < count; i++)
+        etl__target_drop(runs->target, items[i].run);
+    items[0] = (struct etl__held_run){
+        .run = merged, .first = items[0].first, .last = items[count - 1].last};
+    memmove(items + 1, items + count, (runs->count - first - count) * sizeof *items);
+    runs->count -= count - 1;
+    return ETL_OK;
+}
+
+/* ---- Which ---- */
+
+/* The `count` neighbours with the fewest bytes; false when there are no such neighbours. */
+static bool cheapest_neighbours(const struct etl__runs *runs, size_t count, size_t *first) {
+    const struct etl__held_run *items = runs->items;
+    uint64_t least = UINT64_MAX, bytes = 0;
+    size_t length = 0; /* of the neighbourhood that ends at i, at most count */
+    for (size_t i = 0; i < runs->count; i++) {
+        if (i > 0 && items[i].first != items[i - 1].last + 1)
+            length = 0;
+        if (length == 0)
+            bytes = 0;
+        bytes += data_bytes(items[i].run);
+        if (length == count)
+            bytes -= data_bytes(items[i - count].run);
+        else
+            length++;
+        if (length == count && bytes < least) {
+            least = bytes;
+            *first = i + 1 - count;
+        }
+    }
+    return least != UINT64_MAX;
+}
+
+int etl__runs_reduce(struct etl__runs *runs, size_t most, struct etl__error *error) {
+    while (runs->count > most) {
+        size_t surplus = runs->count - most + 1, width = etl__runs_width(runs), first = 0;
+        size_t count = surplus < width ? surplus : width;
+        while (count >= 2 && !cheapest_neighbours(runs, count, &first))
+            count--;
+        if (count < 2)
+            return ETL_OK;
+        ETL__TRY(merge_runs(runs, first, count, error));
+    }
+    return ETL_OK;
+}
+
+int etl__runs_keep_bounded(struct etl__runs *runs, struct etl__error *error) {
+    size_t most = MOST_MAPPED;
+    if (count_read(runs) != 0)
+        most = clamp(etl__os_descriptor_limit() / 4, LEAST_DESCRIPTORS, MOST_DESCRIPTORS);
+    if (runs->count <= most)
+        return ETL_OK;
+    /* Down to half, so that the next pass is far off. */
+    return etl__runs_reduce(runs, most / 2 + 1, error);
+}

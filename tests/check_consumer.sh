@@ -1,0 +1,53 @@
+#!/bin/sh
+# Install a build to a prefix of its own, and build and run the programs in consumer/ against it,
+# found by find_package and by pkg-config, in C and (where there is a compiler) in C++.
+#
+#     check_consumer.sh BUILD_DIRECTORY CMAKE PAIRS
+#
+# CC, CXX and CMAKE_GENERATOR in the environment choose with what.
+set -eu
+
+build=$1 cmake=$2 pairs=$3
+source=$(cd "$(dirname "$0")" && pwd)/consumer
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+prefix=$work/prefix
+: "${CC:=cc}" "${CXX:=c++}"
+
+# Run a program: the pairs must come in order, all of them, from a library of this prefix.
+check() {
+    echo "--- $(basename "$1")"
+    "$1" "$pairs" >"$work/pairs"
+    LC_ALL=C sort -c -k1,1 "$work/pairs"
+    test "$(wc -l <"$work/pairs")" -eq "$pairs"
+}
+
+"$cmake" --install "$build" --prefix "$work/first" >/dev/null
+# What was installed may be moved.
+mv "$work/first" "$prefix"
+libdir=$(dirname "$(find "$prefix" -name libetl.a)")
+
+"$cmake" -S "$source" -B "$work/cmake" -DCMAKE_BUILD_TYPE=Release \
+    -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" || { cat "$work/log"; exit 1; }
+"$cmake" --build "$work/cmake" >"$work/log" || { cat "$work/log"; exit 1; }
+for program in "$work"/cmake/consumer_*; do
+    check "$program"
+done
+
+if ! command -v pkg-config >/dev/null; then
+    echo "--- pkg-config is not installed: not checked"
+    exit 0
+fi
+export PKG_CONFIG_PATH="$libdir/pkgconfig" LD_LIBRARY_PATH="$libdir"
+strict="-O2 -Wall -Wextra -Wpedantic -pedantic-errors -Werror"
+# Unquoted: lists of flags.
+$CC -std=c11 $strict "$source/main.c" -o "$work/pkgconf_c" $(pkg-config --cflags --libs libetl)
+check "$work/pkgconf_c"
+$CC -std=c11 $strict "$source/main.c" -o "$work/pkgconf_c_static" \
+    $(pkg-config --static --cflags --libs libetl | sed "s|-letl|$libdir/libetl.a|")
+check "$work/pkgconf_c_static"
+if command -v "$CXX" >/dev/null; then
+    $CXX -std=c++11 $strict "$source/main.cpp" -o "$work/pkgconf_cxx" \
+        $(pkg-config --cflags --libs libetl)
+    check "$work/pkgconf_cxx"
+fi

@@ -1,0 +1,81 @@
+"""The README's example is examples/minimal.c, it compiles, and it prints what the README says;
+the README's picture of the sources has the files of CMakeLists.txt, in their order, and each of
+them includes only what stands below it.
+
+    check_readme.py --source DIRECTORY --cc COMPILER --library LIBETL.A
+"""
+
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+
+def blocks(text, language):
+    """The fenced code blocks of a language."""
+    return re.findall(r"^```%s\n(.*?)^```$" % language, text, re.M | re.S)
+
+
+def check_example(source, readme, cc, library):
+    (example,) = blocks(readme, "c")
+    if example != (source / "examples/minimal.c").read_text():
+        sys.exit("the README's example differs from examples/minimal.c")
+    command, expected = re.search(
+        r"^    \$ \./minimal (.*)\n((?:    .*\n)+)", readme, re.M).groups()
+    expected = re.sub(r"^    ", "", expected, flags=re.M)
+    with tempfile.TemporaryDirectory() as directory:
+        program = pathlib.Path(directory) / "minimal"
+        code = program.with_suffix(".c")
+        code.write_text(example)
+        subprocess.run(
+            [cc, "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-pedantic-errors", "-Werror",
+             "-I", source / "include", code, library, "-pthread", "-o", program], check=True)
+        printed = subprocess.run(
+            [program, *command.split()], check=True, capture_output=True, text=True).stdout
+    if printed != expected:
+        sys.exit(f"the example prints\n{printed}and the README says\n{expected}")
+
+
+def check_picture(source, readme):
+    cmake = (source / "CMakeLists.txt").read_text()
+    built = re.findall(r"^    src/(\w+\.c)", cmake, re.M)
+    house = readme.split("## The house")[1].split("\n## ")[0]
+    drawn = re.findall(r"\b\w+\.c\b", house)
+    if drawn != built:
+        sys.exit(f"the README's house\n{drawn}\nis not the list in CMakeLists.txt\n{built}")
+    missing = {path.name for path in (source / "src").glob("*.c")} - set(built)
+    if missing:
+        sys.exit(f"not built: {sorted(missing)}")
+    return built
+
+
+def check_order(source, built):
+    """merge.c and merge.h stand at merge.c's place; a header alone may be included by all. So may
+    the two that say what files below them provide and sort: the provider, and the index entry."""
+    place = {pathlib.Path(name).stem: i for i, name in enumerate(built)}
+    upward = []
+    del place["provider"], place["sort"]
+    for path in sorted((source / "src").glob("*.[ch]")):
+        for included in re.findall(r'^#include "(\w+)\.h"', path.read_text(), re.M):
+            if place.get(included, len(built)) < place.get(path.stem, 0):
+                upward.append(f"{path.name} includes {included}.h, which stands above it")
+    if upward:
+        sys.exit("\n".join(upward))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--source", type=pathlib.Path, required=True)
+    parser.add_argument("--cc", required=True)
+    parser.add_argument("--library", type=pathlib.Path, required=True)
+    arguments = parser.parse_args()
+    readme = (arguments.source / "README.md").read_text()
+    check_example(arguments.source, readme, arguments.cc, arguments.library)
+    check_order(arguments.source, check_picture(arguments.source, readme))
+    print("the README's example and picture are those of the sources")
+
+
+if __name__ == "__main__":
+    main()

@@ -33,6 +33,7 @@ void etl__memory_init(struct etl__memory *memory, const etl_allocator *hook, siz
     atomic_init(&memory->allocations, 0);
     atomic_init(&memory->unreturned, NULL);
     atomic_flag_clear(&memory->kept_lock);
+    atomic_init(&memory->kept_bytes, 0);
     memset(memory->kept, 0, sizeof memory->kept);
 }
 
@@ -60,6 +61,8 @@ size_t etl__alloc_cost(const struct etl__memory *memory, size_t size) {
 
 size_t etl__memory_left(const struct etl__memory *memory) {
     size_t used = atomic_load_explicit(&memory->used, memory_order_relaxed);
+    size_t kept = atomic_load_explicit(&memory->kept_bytes, memory_order_relaxed);
+    used = used > kept ? used - kept : 0;
     return used < memory->limit ? memory->limit - used : 0;
 }
 
@@ -85,15 +88,20 @@ static void unlock_kept(struct etl__memory *memory) {
 static void *take_kept(struct etl__memory *memory, size_t class) {
     lock_kept(memory);
     struct etl__kept *block = memory->kept[class];
-    if (block != NULL)
+    if (block != NULL) {
         memory->kept[class] = block->next;
+        atomic_fetch_sub_explicit(&memory->kept_bytes, (size_t)ETL__KEPT_LEAST << class,
+                                  memory_order_relaxed);
+    }
     unlock_kept(memory);
     return block;
 }
 
-/* cost bytes from the allocator. */
+/* cost bytes from the allocator; kept blocks make way for them. */
 static void *take_new(struct etl__memory *memory, size_t cost) {
     void *block;
+    if (atomic_load_explicit(&memory->used, memory_order_relaxed) + cost > memory->limit)
+        etl__memory_trim(memory);
     if (memory->hook.resize != NULL)
         block = memory->hook.resize(memory->hook.context, NULL, 0, cost);
     else if (is_mapped(memory, cost))
@@ -171,6 +179,8 @@ void etl__free(struct etl__memory *memory, void *block, size_t size) {
     lock_kept(memory);
     kept->next = memory->kept[class];
     memory->kept[class] = kept;
+    atomic_fetch_add_explicit(&memory->kept_bytes, (size_t)ETL__KEPT_LEAST << class,
+                              memory_order_relaxed);
     unlock_kept(memory);
 }
 

@@ -27,6 +27,7 @@ struct etl__memory {
     _Atomic(size_t) peak;
     _Atomic(uint64_t) allocations;
     atomic_flag kept_lock;
+    _Atomic(size_t) kept_bytes; /* in `used`, but free to be taken again, or given back */
     struct etl__kept *kept[ETL__KEPT_CLASSES]; /* freed blocks of each power of two */
     _Atomic(void *) unreturned; /* mappings that munmap refused: in `used`, tried again later */
 };
@@ -39,7 +40,7 @@ void etl__memory_trim(struct etl__memory *memory);
 /* After the last block was freed: gives everything back. */
 void etl__memory_end(struct etl__memory *memory);
 
-/* Bytes that may still be taken below the limit; 0 when at or over it. */
+/* Bytes that may still be taken below the limit, kept blocks included; 0 when at or over it. */
 size_t etl__memory_left(const struct etl__memory *memory);
 
 /* NULL when there is no memory. Contents are undefined, aligned for any type. Any thread. */

@@ -38,8 +38,6 @@ static void free_largest(struct etl__arena *arena) {
 bool etl__arena_make_room(struct etl__arena *arena, size_t bytes) {
     while (etl__memory_left(arena->memory) < bytes && arena->waiting != NULL)
         free_largest(arena);
-    if (etl__memory_left(arena->memory) < bytes)
-        etl__memory_trim(arena->memory);
     return etl__memory_left(arena->memory) >= bytes;
 }
 

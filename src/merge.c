@@ -111,9 +111,9 @@ static inline int read_next(const struct etl__merge *merge, uint32_t index,
         return status == ETL_END ? ETL_OK : status;
     }
     const struct etl__pair *before = &player->current, *next = &player->next;
-    const uint8_t *ahead = player->provider->at + ETL__PROVIDER_AHEAD;
-    ETL__PREFETCH(ahead);
-    ETL__PREFETCH(ahead + 64);
+    uintptr_t ahead = (uintptr_t)player->provider->at + ETL__PROVIDER_AHEAD; /* of no object */
+    ETL__PREFETCH((const void *)ahead);
+    ETL__PREFETCH((const void *)(ahead + 64));
     size_t limit = before->key_size < next->key_size ? before->key_size : next->key_size;
     size_t shared = etl__key_common(before->key, next->key, 0, limit);
     bool ascends = shared < limit ? before->key[shared] < next->key[shared]
@@ -154,28 +154,30 @@ static int enter_chain(struct etl__merge *merge, uint32_t index, uint32_t first,
     return ETL_OK;
 }
 
-/* One match: the loser stays in the node, the winner goes on. */
-static inline struct etl__node play(const struct etl__merge *merge, struct etl__node *node,
-                                    struct etl__node challenger) {
-    struct etl__node holder = *node;
-    if (ETL__UNLIKELY(holder.code == challenger.code)) {
+/* One match: the loser stays in the node, *code and *player become the winner's. Scalars, since a
+ * struct that is stored in parts and loaded as a whole would stall. */
+static inline void play(const struct etl__merge *merge, struct etl__node *node, uint64_t *code,
+                        uint32_t *player) {
+    uint64_t held_code = node->code;
+    uint32_t held_player = node->player;
+    if (ETL__UNLIKELY(held_code == *code)) {
         uint64_t loser_code;
-        if (wins_tie(merge, holder.player, challenger.player, holder.code, &loser_code)) {
-            challenger.code = loser_code;
-            *node = challenger;
-            return holder;
+        if (!wins_tie(merge, held_player, *player, held_code, &loser_code)) {
+            node->code = loser_code;
+            return;
         }
         node->code = loser_code;
-        return challenger;
+        node->player = *player;
+        *player = held_player;
+        return;
     }
-    uint64_t swap = (uint64_t)0 - (uint64_t)(holder.code < challenger.code);
-    uint64_t codes = (holder.code ^ challenger.code) & swap;
-    uint32_t players = (holder.player ^ challenger.player) & (uint32_t)swap;
-    node->code = holder.code ^ codes;
-    node->player = holder.player ^ players;
-    challenger.code ^= codes;
-    challenger.player ^= players;
-    return challenger;
+    uint64_t swap = (uint64_t)0 - (uint64_t)(held_code < *code);
+    uint64_t codes = (held_code ^ *code) & swap;
+    uint32_t players = (held_player ^ *player) & (uint32_t)swap;
+    node->code = held_code ^ codes;
+    node->player = held_player ^ players;
+    *code ^= codes;
+    *player ^= players;
 }
 
 /* The winner of the subtree at `node`; its losers are left in the nodes. */
@@ -184,19 +186,24 @@ static struct etl__node build(struct etl__merge *merge, const struct etl__node *
     if (node >= merge->player_count)
         return leaves[node - merge->player_count];
     merge->nodes[node] = build(merge, leaves, 2 * node);
-    struct etl__node right = build(merge, leaves, 2 * node + 1);
-    return play(merge, &merge->nodes[node], right);
+    struct etl__node winner = build(merge, leaves, 2 * node + 1);
+    play(merge, &merge->nodes[node], &winner.code, &winner.player);
+    return winner;
 }
 
 /* Read the first pairs and build the heap. */
 static int prime(struct etl__merge *merge, struct etl__error *error) {
     size_t count = merge->player_count;
-    struct etl__node *leaves = merge->nodes + count;
+    struct etl__node *leaves = count != 0 ? merge->nodes + count : NULL;
     for (uint32_t i = 0; i < count; i++) {
         leaves[i].player = i;
         ETL__TRY(enter_chain(merge, i, merge->chain_heads[i], NULL, &leaves[i].code, error));
     }
-    merge->winner = count != 0 ? build(merge, leaves, 1) : (struct etl__node){.code = CODE_END};
+    struct etl__node winner = {.code = CODE_END};
+    if (count != 0)
+        winner = build(merge, leaves, 1);
+    merge->winner = winner.player;
+    merge->winner_code = winner.code;
     merge->streak = 0;
     merge->ahead = count <= 1 ? CODE_END : 0;
     merge->primed = true;
@@ -213,27 +220,27 @@ static uint64_t smallest_on_path(const struct etl__merge *merge, uint32_t player
 /* The winner was delivered: its next pair takes its place, and the path to the root is replayed.
  */
 static inline int replace_winner(struct etl__merge *merge, struct etl__error *error) {
-    struct etl__node winner = merge->winner;
-    struct etl__player *player = &merge->players[winner.player];
+    uint32_t before = merge->winner, winner = before;
+    struct etl__player *player = &merge->players[before];
+    uint64_t code = player->next_code;
     if (ETL__LIKELY(player->next.key != NULL)) {
-        winner.code = player->next_code;
         player->current = player->next;
-        ETL__TRY(read_next(merge, winner.player, error));
+        ETL__TRY(read_next(merge, before, error));
     } else {
-        struct etl__pair before = player->current;
-        ETL__TRY(enter_chain(merge, winner.player, merge->chain_next[merge->ranks[winner.player]],
-                             &before, &winner.code, error));
+        struct etl__pair delivered = player->current;
+        ETL__TRY(enter_chain(merge, before, merge->chain_next[merge->ranks[before]], &delivered,
+                             &code, error));
     }
-    if (winner.code < merge->ahead) {
-        merge->winner = winner;
+    if (code < merge->ahead) {
+        merge->winner_code = code;
         return ETL_OK;
     }
-    uint32_t before = winner.player;
     for (size_t node = (merge->player_count + before) / 2; node != 0; node /= 2)
-        winner = play(merge, &merge->nodes[node], winner);
+        play(merge, &merge->nodes[node], &code, &winner);
     merge->winner = winner;
-    merge->streak = winner.player == before ? merge->streak + 1 : 0;
-    merge->ahead = merge->streak >= STREAK_AHEAD ? smallest_on_path(merge, winner.player) : 0;
+    merge->winner_code = code;
+    merge->streak = winner == before ? merge->streak + 1 : 0;
+    merge->ahead = merge->streak >= STREAK_AHEAD ? smallest_on_path(merge, winner) : 0;
     return ETL_OK;
 }
 
@@ -260,12 +267,12 @@ int etl__merge_next(struct etl__merge *merge, const struct etl__pair **pair,
         return etl__fail(error, ETL_E_CANCELLED, "merging: cancelled");
     int status;
     if (ETL__LIKELY(merge->primed))
-        status = merge->winner.code != CODE_END ? replace_winner(merge, error) : ETL_OK;
+        status = merge->winner_code != CODE_END ? replace_winner(merge, error) : ETL_OK;
     else
         status = prime(merge, error);
     if (ETL__LIKELY(status == ETL_OK)) {
-        const struct etl__player *player = &merge->players[merge->winner.player];
-        if (ETL__LIKELY(merge->winner.code != CODE_END)) {
+        const struct etl__player *player = &merge->players[merge->winner];
+        if (ETL__LIKELY(merge->winner_code != CODE_END)) {
             *pair = &player->current;
             merge->delivered++;
             return ETL_OK;
@@ -279,7 +286,7 @@ int etl__merge_next(struct etl__merge *merge, const struct etl__pair **pair,
 }
 
 bool etl__merge_same_as_next(const struct etl__merge *merge) {
-    uint32_t player = merge->winner.player;
+    uint32_t player = merge->winner;
     return merge->players[player].next_code <= UINT32_MAX ||
            smallest_on_path(merge, player) <= UINT32_MAX;
 }

@@ -29,10 +29,10 @@ struct etl__merge {
     uint32_t *chain_heads;   /* of each player */
     uint32_t *chain_next;    /* of each provider: the next one of its chain */
     size_t player_count;
-    struct etl__node winner;
-    uint64_t ahead;  /* while the winner's code is below this it wins without a match */
-    uint32_t streak; /* wins in a row of `streak_player` */
-    uint32_t streak_player;
+    uint64_t winner_code;
+    uint32_t winner;          /* the player whose current pair was delivered last */
+    uint64_t ahead;           /* while the winner's code is below this it wins without a match */
+    uint32_t streak;          /* wins in a row of the winner */
     const atomic_int *cancel; /* polled; may be NULL */
     bool order_values;
     bool primed;   /* the heap stands */
@@ -60,7 +60,7 @@ int etl__merge_seek(struct etl__merge *merge, const uint8_t *key, size_t size,
 
 /* Has the pair delivered last the key of the one before it? */
 static inline bool etl__merge_same_as_before(const struct etl__merge *merge) {
-    return merge->winner.code <= UINT32_MAX;
+    return merge->winner_code <= UINT32_MAX;
 }
 
 /* Has the pair behind the one delivered last the same key? Costs a look at each code on its path.

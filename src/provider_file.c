@@ -33,6 +33,9 @@ enum {
     RELEASE_ALIGN = 1 << 16 /* the largest page of today's systems */
 };
 
+/* Keys that were asked for by themselves. */
+enum { FIRST_KEY, LAST_KEY, SAMPLE_KEY, KEYS };
+
 struct half {
     uint8_t *data;  /* buffer_size bytes, or NULL */
     uint8_t *large; /* instead of data, for a record that does not fit it */
@@ -62,8 +65,8 @@ struct file_provider {
     uint64_t cache_first, cache_count;
     uint8_t cache[CACHED * ETL__RUN_TABLE_ENTRY];
 
-    struct etl__pair bounds[2]; /* only the keys; copies when the run is read */
-    bool has_bounds[2];
+    struct etl__pair keys[KEYS]; /* only the keys; copies when the run is read */
+    bool has_key[KEYS];
 };
 
 static struct cursor cursor_at(const struct file_provider *file, uint64_t offset) {
@@ -331,13 +334,13 @@ static int file_seek(struct etl__provider *provider, const uint8_t *key, size_t 
 }
 
 /* The key of the record at offset, to stay. */
-static int load_bound(struct file_provider *file, int which, uint64_t offset,
-                      struct etl__error *error) {
+static int load_key(struct file_provider *file, int which, uint64_t offset,
+                    struct etl__error *error) {
     struct half apart = {NULL, NULL, 0};
     struct cursor cursor = cursor_at(file, offset);
     struct etl__pair pair;
     int status = fill(file, &apart, &cursor, true, &pair, error);
-    if (status == ETL_OK && which == 1) {
+    if (status == ETL_OK && which == LAST_KEY) {
         uint64_t head_size = (uint64_t)(pair.key - cursor.from);
         if (offset + head_size + pair.key_size + pair.value_size != file->run->footer.data_end)
             status = etl__run_corrupt(file->run, offset, "the last record", error);
@@ -355,8 +358,8 @@ static int load_bound(struct file_provider *file, int which, uint64_t offset,
     if (apart.large != NULL)
         etl__free(file->memory, apart.large, apart.large_size);
     if (status == ETL_OK) {
-        file->bounds[which] = pair;
-        file->has_bounds[which] = true;
+        file->keys[which] = pair;
+        file->has_key[which] = true;
     }
     return status;
 }
@@ -367,12 +370,36 @@ static int file_bounds(struct etl__provider *provider, etl_slice *first, etl_sli
     const struct etl__run_footer *footer = &file->run->footer;
     if (footer->pairs == 0)
         return ETL_END;
-    if (!file->has_bounds[0])
-        ETL__TRY(load_bound(file, 0, footer->first_record, error));
-    if (!file->has_bounds[1])
-        ETL__TRY(load_bound(file, 1, footer->last_record, error));
-    *first = etl_slice_of(file->bounds[0].key, file->bounds[0].key_size);
-    *last = etl_slice_of(file->bounds[1].key, file->bounds[1].key_size);
+    if (!file->has_key[FIRST_KEY])
+        ETL__TRY(load_key(file, FIRST_KEY, footer->first_record, error));
+    if (!file->has_key[LAST_KEY])
+        ETL__TRY(load_key(file, LAST_KEY, footer->last_record, error));
+    *first = etl_slice_of(file->keys[FIRST_KEY].key, file->keys[FIRST_KEY].key_size);
+    *last = etl_slice_of(file->keys[LAST_KEY].key, file->keys[LAST_KEY].key_size);
+    return ETL_OK;
+}
+
+static void drop_key(struct file_provider *file, int which) {
+    struct etl__pair *pair = &file->keys[which];
+    if (file->has_key[which] && file->run->map == NULL)
+        etl__free(file->memory, (void *)(uintptr_t)pair->key,
+                  pair->key_size != 0 ? pair->key_size : 1);
+    file->has_key[which] = false;
+}
+
+static int file_sample(struct etl__provider *provider, uint64_t part, uint64_t parts,
+                       etl_slice *key, struct etl__error *error) {
+    struct file_provider *file = (struct file_provider *)provider;
+    const struct etl__run_footer *footer = &file->run->footer;
+    uint64_t offset;
+    if (footer->pairs == 0)
+        return ETL_END;
+    uint64_t block = (uint64_t)((double)part / (double)parts * (double)footer->blocks);
+    ETL__TRY(etl__run_record_at_block(file->run, block, &offset, error));
+    drop_key(file, SAMPLE_KEY);
+    offset = offset < footer->data_end ? offset : footer->last_record;
+    ETL__TRY(load_key(file, SAMPLE_KEY, offset, error));
+    *key = etl_slice_of(file->keys[SAMPLE_KEY].key, file->keys[SAMPLE_KEY].key_size);
     return ETL_OK;
 }
 
@@ -380,15 +407,13 @@ static void file_close(struct etl__provider *provider) {
     struct file_provider *file = (struct file_provider *)provider;
     for (int i = 0; i < 2; i++) {
         struct half *half = &file->halves[i];
-        struct etl__pair *bound = &file->bounds[i];
         if (half->data != NULL)
             etl__free(file->memory, half->data, file->buffer_size);
         if (half->large != NULL)
             etl__free(file->memory, half->large, half->large_size);
-        if (file->has_bounds[i] && file->run->map == NULL)
-            etl__free(file->memory, (void *)(uintptr_t)bound->key,
-                      bound->key_size != 0 ? bound->key_size : 1);
     }
+    for (int i = 0; i < KEYS; i++)
+        drop_key(file, i);
     etl__free(file->memory, file, sizeof *file);
 }
 
@@ -422,8 +447,10 @@ int etl__provider_file_open(struct etl__provider **out, const struct etl__run *r
     file->base.refill = file_refill;
     file->base.seek = file_seek;
     file->base.bounds = file_bounds;
+    file->base.sample = file_sample;
     file->base.close = file_close;
     file->base.pairs = run->footer.pairs;
+    file->base.bytes = run->footer.data_end - run->footer.first_record;
     file->base.stable = run->map != NULL;
     if (run->map == NULL) {
         int status = open_buffers(file, buffer_size, error);

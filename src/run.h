@@ -14,7 +14,6 @@
 #include "status.h"
 
 struct etl__run {
-    struct etl__run *next; /* in the owner's list */
     const uint8_t *map;    /* the whole file, or NULL: read through the descriptor */
     int descriptor;        /* -1 when mapped */
     uint64_t file_size;

@@ -233,12 +233,9 @@ int etl__runs_reduce(struct etl__runs *runs, size_t most, struct etl__error *err
     return ETL_OK;
 }
 
-int etl__runs_keep_bounded(struct etl__runs *runs, struct etl__error *error) {
+size_t etl__runs_reduce_to(const struct etl__runs *runs) {
     size_t most = MOST_MAPPED;
     if (count_read(runs) != 0)
         most = clamp(etl__os_descriptor_limit() / 4, LEAST_DESCRIPTORS, MOST_DESCRIPTORS);
-    if (runs->count <= most)
-        return ETL_OK;
-    /* Down to half, so that the next pass is far off. */
-    return etl__runs_reduce(runs, most / 2 + 1, error);
+    return runs->count > most ? most / 2 + 1 : 0; /* half: the next time is far off */
 }

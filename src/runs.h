@@ -43,8 +43,9 @@ int etl__runs_reserve(struct etl__runs *runs, struct etl__error *error);
 int etl__runs_add(struct etl__runs *runs, struct etl__run *run, uint64_t sequence,
                   struct etl__error *error);
 
-/* While collecting: few enough to be alive together, for descriptors and mappings. */
-int etl__runs_keep_bounded(struct etl__runs *runs, struct etl__error *error);
+/* While collecting: 0, or to how many the runs are to be reduced, since more are alive than
+ * descriptors and mappings allow. */
+size_t etl__runs_reduce_to(const struct etl__runs *runs);
 
 /* The most sources that can be merged at once with the memory that is left now. */
 size_t etl__runs_width(const struct etl__runs *runs);

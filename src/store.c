@@ -227,6 +227,27 @@ static int free_region(struct etl__store *store, struct etl__region **free,
     }
 }
 
+/* Write everything that is sealed, and wait for it. */
+static int drain(struct etl__store *store, struct etl__error *error) {
+    struct etl__region *busy;
+    ETL__TRY(report_failed(store, error));
+    ETL__TRY(spill_sealed(store, error));
+    while ((busy = oldest(store, ETL__QUEUED, ETL__WRITING)) != NULL)
+        ETL__TRY(wait_for(store, busy, error));
+    ETL__TRY(harvest_written(store, error));
+    return report_failed(store, error);
+}
+
+/* Too many runs are alive: merge some. What regions hold is memory that the merge can use. */
+static int keep_bounded(struct etl__store *store, struct etl__error *error) {
+    size_t most = etl__runs_reduce_to(&store->runs);
+    if (most == 0)
+        return ETL_OK;
+    ETL__TRY(drain(store, error));
+    etl__arena_make_room(&store->arena, store->memory.limit / 2);
+    return etl__runs_reduce(&store->runs, most, error);
+}
+
 /* The filling region is full: sort it, and fill another one. */
 static int rotate(struct etl__store *store, struct etl__error *error) {
     struct etl__region *full = store->filling, *next;
@@ -237,7 +258,7 @@ static int rotate(struct etl__store *store, struct etl__error *error) {
         ETL__TRY(write_here(store, full, error));
         store->next_sequence++;
         full->state = ETL__FILLING;
-        return etl__runs_keep_bounded(&store->runs, error);
+        return keep_bounded(store, error);
     }
     if (store->spilling)
         ETL__TRY(spill_sealed(store, error));
@@ -248,7 +269,7 @@ static int rotate(struct etl__store *store, struct etl__error *error) {
     store->filling = next;
     if (store->spilling)
         ETL__TRY(spill_sealed(store, error));
-    return etl__runs_keep_bounded(&store->runs, error);
+    return keep_bounded(store, error);
 }
 
 /* Three quarters of the memory are taken: what is sealed will have to go. */
@@ -275,17 +296,6 @@ static bool drop_idle_indexes(struct etl__store *store) {
 
 static bool all_others_free(struct etl__store *store) {
     return oldest(store, ETL__SEALED, ETL__FAILED) == NULL;
-}
-
-/* Write everything that is sealed, and wait for it. */
-static int drain(struct etl__store *store, struct etl__error *error) {
-    struct etl__region *busy;
-    ETL__TRY(report_failed(store, error));
-    ETL__TRY(spill_sealed(store, error));
-    while ((busy = oldest(store, ETL__QUEUED, ETL__WRITING)) != NULL)
-        ETL__TRY(wait_for(store, busy, error));
-    ETL__TRY(harvest_written(store, error));
-    return report_failed(store, error);
 }
 
 int etl__store_make_room(struct etl__store *store, size_t size, struct etl__error *error) {
@@ -315,7 +325,7 @@ int etl__store_flush(struct etl__store *store, struct etl__error *error) {
     if (store->filling->buffer.pairs != 0)
         ETL__TRY(rotate(store, error));
     ETL__TRY(drain(store, error));
-    return etl__runs_keep_bounded(&store->runs, error);
+    return keep_bounded(store, error);
 }
 
 static int produce_pair(void *context, struct etl__run_writer *writer, struct etl__error *error) {

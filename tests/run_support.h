@@ -45,6 +45,7 @@ static inline int run_setup(void **unused) {
 /* All memory and disk is given back. */
 static inline int run_teardown(void **unused) {
     (void)unused;
+    etl__memory_end(&memory);
     return memory.used != 0 || disk.used != 0;
 }
 

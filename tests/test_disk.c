@@ -70,6 +70,15 @@ static uint64_t collect_until_full(etl_collector *collector, uint64_t from) {
     return from;
 }
 
+static void check_load(etl_collector *collector, uint64_t count) {
+    struct counted counted = {0, count, 0};
+    int status = etl_load(collector, counted_load, &counted);
+    if (status != ETL_OK)
+        fprintf(stderr, "%d: %s\n", status, etl_collector_message(collector));
+    CHILD_CHECK(status == ETL_OK);
+    CHILD_CHECK(counted.next == count && counted.wrong == 0);
+}
+
 static void fill_and_free(int threads, etl_access access) {
     const char *directories[] = {small_directory(), NULL};
     mount_small_disk();
@@ -84,19 +93,21 @@ static void fill_and_free(int threads, etl_access access) {
     uint64_t accepted = collect_until_full(collector, 0);
     CHILD_CHECK(accepted >= 30000);
     for (unsigned again = 0; again < 3; again++) {
-        CHILD_CHECK(counted_collect(collector, accepted) == ETL_E_NOSPACE);
+        int status = counted_collect(collector, accepted); /* there may be memory for one more */
+        CHILD_CHECK(status == ETL_OK || status == ETL_E_NOSPACE);
+        accepted += status == ETL_OK;
+        CHILD_CHECK(etl_flush(collector) == ETL_E_NOSPACE);
         CHILD_CHECK(strstr(etl_collector_message(collector), small_directory()) != NULL);
         CHILD_CHECK(strpbrk(etl_collector_message(collector), "0123456789") != NULL);
-        CHILD_CHECK(etl_flush(collector) == ETL_E_NOSPACE);
     }
     CHILD_CHECK(unlink(ballast) == 0);
     CHILD_CHECK(counted_collect(collector, accepted) == ETL_OK);
     for (uint64_t i = accepted + 1; i < accepted + 20000; i++)
         CHILD_CHECK(counted_collect(collector, i) == ETL_OK);
-    CHILD_CHECK(counted_load_matches(collector, accepted + 20000));
+    check_load(collector, accepted + 20000);
     CHILD_CHECK(free_bytes(small_directory()) == space);
     accepted = collect_until_full(collector, 0); /* once more, and read what there is */
-    CHILD_CHECK(counted_load_matches(collector, accepted));
+    check_load(collector, accepted);
     CHILD_CHECK(free_bytes(small_directory()) == space);
     collect_until_full(collector, 0);
     CHILD_CHECK(etl_reset(collector) == ETL_OK);

@@ -114,12 +114,12 @@ def random_lines(size, generator):
 
 
 def test_spilling(program, directory):
-    data = random_lines(8 * MIB, random.Random(SEED + 1))
+    data = random_lines(5 * MIB, random.Random(SEED + 1))
     path = write(directory + "/random", data)
     for options in ([], ["-r"], ["-u"], ["-r", "-u"]):
         expected = system_sort(options, data)
         done = run([program] + options + ["-S", "2M", "-T", directory, "--stats", path])
-        check("sort_lines %s -S 2M over 8 MB" % " ".join(options),
+        check("sort_lines %s -S 2M over 5 MB" % " ".join(options),
               done.returncode == 0 and done.stdout == expected,
               done.stderr.decode() + first_difference(done.stdout, expected))
         runs = re.search(rb"(\d+) runs", done.stderr)
@@ -286,7 +286,7 @@ def test_memory(program, directory):
     generator = random.Random(SEED + 3)
     path = directory + "/memory"
     with open(path, "wb") as file:
-        for _ in range(40):
+        for _ in range(24):
             file.write(generator.randbytes(MIB // 2).hex().encode()[:MIB - 1] + b"\n")
     split = directory + "/split"  # the same in short lines
     with open(split, "wb") as file:
@@ -294,7 +294,7 @@ def test_memory(program, directory):
         file.write(b"\n".join(data[i:i + 80].replace(b"\n", b"-")
                               for i in range(0, len(data), 80)))
     for options in ([], ["-r"]):
-        for limit in (4 * MIB, 16 * MIB):
+        for limit in (3 * MIB, 12 * MIB):
             out = directory + "/memory.out"
             process = subprocess.Popen([program, "-S", "%db" % limit, "-T", directory, "-o", out,
                                         split] + options)
@@ -303,7 +303,7 @@ def test_memory(program, directory):
                 peak = max(peak, anonymous_memory(process.pid))
                 time.sleep(0.001)
             bound = limit * 1.1 + 4 * MIB
-            check("sort_lines %s -S %d MiB over 40 MB: %.1f MiB anonymous, at most %.1f" %
+            check("sort_lines %s -S %d MiB over 24 MB: %.1f MiB anonymous, at most %.1f" %
                   (" ".join(options), limit // MIB, peak / MIB, bound / MIB),
                   process.returncode == 0 and 0 <= peak <= bound)
             done = run([program, "-C", out] + options)

@@ -113,7 +113,8 @@ static void read_pairs(const struct scene *scene, etl_iter *iter, size_t *at, si
             (*at)++;
         } else {
             assert_int_equal(status, scene->accepted ? ETL_END : ETL_E_DUPLICATE);
-            assert_int_equal(etl_iter_next(iter, NULL, NULL), status);
+            if (status == ETL_END)
+                assert_int_equal(etl_iter_next(iter, NULL, NULL), ETL_END);
             return;
         }
     }

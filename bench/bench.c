@@ -216,12 +216,29 @@ void bench_compare(struct bench *bench, const char *set, struct bench_case *case
     print_set(bench, set, cases, count);
 }
 
+/* A field of a CSV row: names have commas for people, rows must not. */
+static void put_field(const char *text) {
+    for (; *text != '\0'; text++)
+        if (*text != ',')
+            putchar(*text);
+}
+
 void bench_figure(const struct bench *bench, const char *set, const char *name, const char *metric,
                   double value, const char *unit) {
-    if (bench->csv)
-        printf("%s,\"%s/%s\",%s,%.6g,%s\n", bench->name, set, name, metric, value, unit);
-    else
-        printf("  %-25s %-8s %12.10g  %s\n", name, "", value, metric);
+    if (!bench->csv) {
+        printf("  %-25s %-8s %12.6g  %s%s%s\n", name, "", value, metric,
+               unit[0] != '\0' ? ", " : "", unit);
+        return;
+    }
+    printf("%s,", bench->name);
+    put_field(set);
+    putchar('/');
+    put_field(name);
+    putchar(',');
+    put_field(metric);
+    printf(",%.6g,", value);
+    put_field(unit);
+    putchar('\n');
 }
 
 void bench_wrong(struct bench *bench, const char *set, const char *name, uint64_t got,

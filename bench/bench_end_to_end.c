@@ -363,7 +363,7 @@ int main(int argc, char **argv) {
     struct variant *variants = bench_alloc(CASES_MOST * sizeof *variants);
     size_t count = make_variants(variants, list);
     for (const char *letter = letters; *letter != '\0'; letter++) {
-        uint64_t share = bench.quick ? 256 : *letter == 'D' ? 4 : 1; /* of the full size */
+        uint64_t share = bench.quick ? 512 : *letter == 'D' ? 4 : 1; /* of the full size */
         struct job job = {.bench = &bench,
                           .letter = *letter,
                           .size = size != 0 ? size : ((uint64_t)2 << 30) / share,

@@ -91,7 +91,8 @@ int main(int argc, char **argv) {
     struct bench bench;
     bench_start(&bench, "bench_load", argc, argv, NULL, 0);
     const size_t memory = (size_t)256 << 20, two = (size_t)2 << 20, ten = (size_t)10 << 20;
-    const uint64_t small = 100000, large = bench.quick ? 150000 : 500000;
+    /* --quick: a tenth, under names of the whole */
+    const uint64_t small = bench.quick ? 10000 : 100000, large = 5 * small;
     const struct bench_shape random = {BENCH_RANDOM, small, 32, 64};
     const struct bench_shape sorted = {BENCH_SORTED, small, 32, 64};
     const struct bench_shape four = {BENCH_FOUR_VALUES, small * 4, 8, 8};

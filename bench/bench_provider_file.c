@@ -95,8 +95,7 @@ static void count_allocations(const char *set, const char *name, struct source *
     read_all(provider);
     uint64_t after = reading.memory.allocations;
     provider->close(provider);
-    bench_figure(reading.bench, set, name, "bytes allocated on opening", (double)(held - used),
-                 "bytes");
+    bench_figure(reading.bench, set, name, "allocated on opening", (double)(held - used), "bytes");
     bench_figure(reading.bench, set, name, "allocations on opening", (double)(opened - before),
                  "");
     bench_figure(reading.bench, set, name, "allocations while reading", (double)(after - opened),

@@ -37,8 +37,8 @@ static void append(struct source *source, uint64_t number) {
     uint64_t code = etl__value_code(false, source->value_size);
     size_t size =
         etl__record_head_size(source->key_size, code) + source->key_size + source->value_size;
-    if ((size_t)(buffer->end - buffer->at) < size && !etl__buffer_extend(buffer, size))
-        bench_check(ETL_E_NOMEM, "buffer", NULL);
+    if ((size_t)(buffer->end - buffer->at) < size)
+        bench_check(etl__buffer_extend(buffer, size), "buffer", NULL);
     uint8_t *at = etl__buffer_place(buffer, source->key_size, code, source->value_size);
     memcpy(at, key, source->key_size);
     memcpy(at + source->key_size, value, source->value_size);

@@ -14,8 +14,8 @@
 #include "status.h"
 
 struct etl__run {
-    const uint8_t *map;    /* the whole file, or NULL: read through the descriptor */
-    int descriptor;        /* -1 when mapped */
+    const uint8_t *map; /* the whole file, or NULL: read through the descriptor */
+    int descriptor;     /* -1 when mapped */
     uint64_t file_size;
     struct etl__run_footer footer;
     const char *directory; /* for messages; outlives the run */

@@ -54,8 +54,8 @@ struct etl__sort {
 };
 
 /* Sort entries[0..count), whose prefixes are those of the whole keys, by (key, [value,]
- * reference). In place but for the scratch, any count, any keys; the stack used is bounded by a
- * few KiB whatever the data. Returns ETL_OK, or ETL_E_CANCELLED with the entries in some order,
+ * reference). In place but for the scratch, any count, any keys; the stack used is below 24
+ * KiB whatever the data. Returns ETL_OK, or ETL_E_CANCELLED with the entries in some order,
  * their prefixes lost. */
 int etl__sort_index(const struct etl__sort *sort, struct etl__entry *entries, size_t count);
 

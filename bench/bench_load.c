@@ -1,5 +1,5 @@
-/* bench_load.c: loading: from memory, from a handful of runs, random and sorted keys, and keys
- * with four values each.
+/* bench_load.c: loading: from memory, from runs, random and sorted keys, and keys with four values
+ * each.
  *
  * `load` is etl_load alone, collecting done before it and not timed (what a background thread has
  * left to do at that moment is); `collect and load` is the whole. The consumer folds every byte.
@@ -54,8 +54,11 @@ static uint64_t scan(void *context) {
     return bench_sorted_scan(&l->sorted);
 }
 
-static void compare(struct bench *bench, const char *set, struct bench_shape shape, size_t limit,
+static void compare(struct bench *bench, const char *what, struct bench_shape shape, size_t limit,
                     bool flush, bool by_value) {
+    char set[96];
+    snprintf(set, sizeof set, "%s, %llu pairs, %zu MiB", what, (unsigned long long)shape.pairs,
+             limit >> 20);
     struct loading *l = bench_alloc(sizeof *l);
     etl_options options = LIBETL_OPTIONS_INIT;
     options.memory_limit = limit;
@@ -91,30 +94,29 @@ int main(int argc, char **argv) {
     struct bench bench;
     bench_start(&bench, "bench_load", argc, argv, NULL, 0);
     const size_t memory = (size_t)256 << 20, two = (size_t)2 << 20, ten = (size_t)10 << 20;
-    /* --quick: a tenth, under names of the whole */
     const uint64_t small = bench.quick ? 10000 : 100000, large = 5 * small;
     const struct bench_shape random = {BENCH_RANDOM, small, 32, 64};
     const struct bench_shape sorted = {BENCH_SORTED, small, 32, 64};
     const struct bench_shape four = {BENCH_FOUR_VALUES, small * 4, 8, 8};
     struct bench_shape shape = random;
 
-    compare(&bench, "random 100k, 2 MiB", random, two, false, false);
+    compare(&bench, "random", random, two, false, false);
     shape.pairs = large;
-    compare(&bench, "random 500k, 10 MiB", shape, ten, false, false);
-    compare(&bench, "sorted 100k, 2 MiB", sorted, two, false, false);
+    compare(&bench, "random", shape, ten, false, false);
+    compare(&bench, "sorted", sorted, two, false, false);
     shape = sorted;
     shape.pairs = large;
-    compare(&bench, "sorted 500k, 10 MiB", shape, ten, false, false);
-    compare(&bench, "100k keys x 4, 1 MiB", four, (size_t)1 << 20, false, false);
-    compare(&bench, "100k keys x 4 by value, 1 MiB", four, (size_t)1 << 20, false, true);
+    compare(&bench, "sorted", shape, ten, false, false);
+    compare(&bench, "4 a key", four, (size_t)1 << 20, false, false);
+    compare(&bench, "4 a key, by value", four, (size_t)1 << 20, false, true);
     shape = four;
     shape.pairs = large * 4;
-    compare(&bench, "500k keys x 4 by value, 5 MiB", shape, (size_t)5 << 20, false, true);
+    compare(&bench, "4 a key, by value", shape, (size_t)5 << 20, false, true);
     shape = random;
-    shape.pairs = 10000;
-    compare(&bench, "random 10k, in memory", shape, memory, false, false);
-    compare(&bench, "random 10k, one file", shape, memory, true, false);
-    compare(&bench, "random 100k, in memory", random, memory, false, false);
-    compare(&bench, "random 100k, one file", random, memory, true, false);
+    shape.pairs = small / 10;
+    compare(&bench, "in memory", shape, memory, false, false);
+    compare(&bench, "one file", shape, memory, true, false);
+    compare(&bench, "in memory", random, memory, false, false);
+    compare(&bench, "one file", random, memory, true, false);
     return bench_end(&bench);
 }

@@ -149,11 +149,11 @@ int etl__leave(etl_collector *const *collectors, size_t count, int status) {
     return count != 0 ? etl__public_status(&collectors[0]->error, status) : status;
 }
 
-static void store_count(_Atomic(uint64_t) *counter, uint64_t value) {
+static inline void store_count(_Atomic(uint64_t) *counter, uint64_t value) {
     atomic_store_explicit(counter, value, memory_order_relaxed);
 }
 
-static uint64_t count_of(const _Atomic(uint64_t) *counter) {
+static inline uint64_t count_of(const _Atomic(uint64_t) *counter) {
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
@@ -220,7 +220,8 @@ void etl_resume(etl_collector *collector) {
 
 /* ---- Collecting ---- */
 
-static void count_pair(struct etl_collector *collector, size_t key_size, size_t value_size) {
+static inline void count_pair(struct etl_collector *collector, size_t key_size,
+                              size_t value_size) {
     store_count(&collector->pairs, count_of(&collector->pairs) + 1);
     store_count(&collector->key_bytes, count_of(&collector->key_bytes) + key_size);
     store_count(&collector->value_bytes, count_of(&collector->value_bytes) + value_size);

@@ -8,31 +8,40 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline void etl__copy(uint8_t *to, const uint8_t *from, size_t size) {
+enum { ETL__COPY_SHORT = 128 };
+
+/* At most ETL__COPY_SHORT bytes. No call is made, so that a function which copies nothing longer
+ * on its common path needs no stack; the two memories never overlap, so that the moves go through
+ * registers. */
+static inline void etl__copy_short(uint8_t *restrict to, const uint8_t *restrict from,
+                                   size_t size) {
     if (size > 64) {
-        memcpy(to, from, size);
+        memcpy(to, from, 64);
+        memcpy(to + size - 64, from + size - 64, 64);
     } else if (size > 32) {
-        uint8_t head[32], tail[32];
-        memcpy(head, from, 32);
-        memcpy(tail, from + size - 32, 32);
-        memcpy(to, head, 32);
-        memcpy(to + size - 32, tail, 32);
+        memcpy(to, from, 32);
+        memcpy(to + size - 32, from + size - 32, 32);
     } else if (size >= 16) {
-        uint8_t head[16], tail[16];
-        memcpy(head, from, 16);
-        memcpy(tail, from + size - 16, 16);
-        memcpy(to, head, 16);
-        memcpy(to + size - 16, tail, 16);
+        memcpy(to, from, 16);
+        memcpy(to + size - 16, from + size - 16, 16);
     } else if (size >= 8) {
-        uint64_t head, tail;
-        memcpy(&head, from, 8);
-        memcpy(&tail, from + size - 8, 8);
-        memcpy(to, &head, 8);
-        memcpy(to + size - 8, &tail, 8);
-    } else {
-        for (size_t i = 0; i < size; i++)
-            to[i] = from[i];
+        memcpy(to, from, 8);
+        memcpy(to + size - 8, from + size - 8, 8);
+    } else if (size >= 4) {
+        memcpy(to, from, 4);
+        memcpy(to + size - 4, from + size - 4, 4);
+    } else if (size != 0) {
+        to[0] = from[0];
+        to[size / 2] = from[size / 2];
+        to[size - 1] = from[size - 1];
     }
+}
+
+static inline void etl__copy(uint8_t *restrict to, const uint8_t *restrict from, size_t size) {
+    if (size <= ETL__COPY_SHORT)
+        etl__copy_short(to, from, size);
+    else
+        memcpy(to, from, size);
 }
 
 #endif

@@ -20,6 +20,7 @@
  * Not chosen: writev of the callers' slices, and stores through a mapping: both slower, and a full
  * disk behind a mapping is a signal; the table in memory: it grows with the run. */
 #include "run_writer.h"
+#include "copy.h"
 #include "crc32c.h"
 #include "key.h"
 #include <assert.h>
@@ -235,32 +236,6 @@ static void count_pair(struct etl__run_writer *writer, const struct etl__pair *p
     writer->key_bytes += pair->key_size;
 }
 
-/* Up to 128 bytes by two overlapping moves of one width. No call is made, so that the common path
- * of append needs no stack; and none of the two memories overlaps the other, so that the compiler
- * moves through registers. */
-static inline void copy_body(uint8_t *to, const uint8_t *from, size_t size) {
-    if (size > 64) {
-        memcpy(to, from, 64);
-        memcpy(to + size - 64, from + size - 64, 64);
-    } else if (size > 32) {
-        memcpy(to, from, 32);
-        memcpy(to + size - 32, from + size - 32, 32);
-    } else if (size >= 16) {
-        memcpy(to, from, 16);
-        memcpy(to + size - 16, from + size - 16, 16);
-    } else if (size >= 8) {
-        memcpy(to, from, 8);
-        memcpy(to + size - 8, from + size - 8, 8);
-    } else if (size >= 4) {
-        memcpy(to, from, 4);
-        memcpy(to + size - 4, from + size - 4, 4);
-    } else if (size != 0) {
-        to[0] = from[0];
-        to[size / 2] = from[size / 2];
-        to[size - 1] = from[size - 1];
-    }
-}
-
 static ETL__NOINLINE int out_of_order(const struct etl__run_writer *writer,
                                       struct etl__error *error) {
     return etl__fail(error, ETL_E_CORRUPT,
@@ -309,11 +284,11 @@ int etl__run_writer_append(struct etl__run_writer *writer, const struct etl__pai
         return append_across(writer, pair, error);
     uint8_t head[2] = {(uint8_t)key_size, (uint8_t)etl__value_code(value == NULL, value_size)};
     memcpy(at, head, sizeof head);
-    if (value == key + key_size && body <= 128) {
-        copy_body(at + 2, key, body);
+    if (value == key + key_size && body <= ETL__COPY_SHORT) {
+        etl__copy_short(at + 2, key, body);
     } else {
-        copy_body(at + 2, key, key_size);
-        copy_body(at + 2 + key_size, value, value_size);
+        etl__copy_short(at + 2, key, key_size);
+        etl__copy_short(at + 2 + key_size, value, value_size);
     }
     writer->at = at + 2 + body;
     count_pair(writer, pair);

@@ -86,12 +86,16 @@ bool prng_permille(struct prng *prng, unsigned chance) {
 /* ---- The temporary directory */
 
 static char directory[256];
+static char fast_directory[64];
 
 int support_setup(void **state) {
     (void)state;
     const char *base = getenv("TMPDIR");
     snprintf(directory, sizeof directory, "%s/libetl-test-XXXXXX",
              base != NULL && base[0] == '/' ? base : "/tmp");
+    snprintf(fast_directory, sizeof fast_directory, "/dev/shm/libetl-test-XXXXXX");
+    if (mkdtemp(fast_directory) == NULL)
+        fast_directory[0] = '\0';
     support_seed();
     return mkdtemp(directory) != NULL ? 0 : -1;
 }
@@ -103,6 +107,8 @@ static int remove_entry(const char *path, const struct stat *stat, int type, str
 
 int support_teardown(void **state) {
     (void)state;
+    if (fast_directory[0] != '\0')
+        nftw(fast_directory, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
     return nftw(directory, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
@@ -125,6 +131,12 @@ etl_options support_options(size_t memory_limit) {
     options.temp_dirs = directories;
     options.label = "test";
     return options;
+}
+
+void support_make_fast(etl_options *options) {
+    static const char *const directories[] = {fast_directory, NULL};
+    if (fast_directory[0] != '\0')
+        options->temp_dirs = directories;
 }
 
 size_t support_entries(const char *path) {

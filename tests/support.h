@@ -79,6 +79,10 @@ const char *support_path(const char *name);
 /* Defaults, with the temporary directory and this memory limit. */
 etl_options support_options(size_t memory_limit);
 
+/* Let the runs go to memory where the system has a directory there: for tests that make tens of
+ * thousands of tiny ones, which some file systems are slow to create. */
+void support_make_fast(etl_options *options);
+
 /* ---- What the process holds (Linux; SIZE_MAX where it cannot be told) */
 
 size_t support_descriptors(void);

@@ -366,10 +366,10 @@ static void test_munmap_refused(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_block), cmocka_unit_test(test_kept_by_class),
-        cmocka_unit_test(test_zeroed),    cmocka_unit_test(test_left),
-        cmocka_unit_test(test_refused),   cmocka_unit_test(test_grow),
-        cmocka_unit_test(test_random),    cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_one_block),     cmocka_unit_test(test_kept_by_class),
+        cmocka_unit_test(test_zeroed),        cmocka_unit_test(test_left),
+        cmocka_unit_test(test_refused),       cmocka_unit_test(test_grow),
+        cmocka_unit_test(test_random),        cmocka_unit_test(test_threads),
         cmocka_unit_test(test_munmap_refused)};
     return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }

@@ -34,6 +34,7 @@ static void check_runs(const char *const *runs, const struct oracle_rules *rules
     oracle_apply(rules, &options);
     options.merge_width = width;
     options.threads = ETL_THREADS_NONE;
+    support_make_fast(&options);
     etl_collector *collector = create(&options);
     struct oracle input = {NULL, 0, 0}, expected = {NULL, 0, 0};
     for (; *runs != NULL; runs++) {
@@ -249,6 +250,7 @@ static void thousand_runs_with_few_descriptors(etl_access access, int threads) {
     etl_options options = support_options(MIB);
     options.access = access;
     options.threads = threads;
+    support_make_fast(&options);
     etl_collector *collector;
     CHILD_CHECK(etl_collector_create(&collector, &options) == ETL_OK);
     bool flushed = flush_many(collector, runs);
@@ -287,6 +289,7 @@ static void thousands_of_tiny_flushes_keep_mappings_bounded(void **state) {
     uint64_t runs = support_scaled(6000) + 1;
     size_t before = support_mappings(), most = 0;
     etl_options options = support_options(MIB);
+    support_make_fast(&options);
     etl_collector *collector = create(&options);
     for (uint64_t i = 0; i < runs; i++) {
         ASSERT_OK(collector, counted_collect(collector, i * 7 % runs));

@@ -9,7 +9,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { PAIRS_MAX = 4 };
 
@@ -105,17 +104,10 @@ static void check_sequence(etl_collector *collector) {
     oracle_clear(&expected);
 }
 
-/* A run costs one file: memory is the place for so many of them. */
-static const char *fast_directory(void) {
-    struct stat stat_of;
-    return stat("/dev/shm", &stat_of) == 0 ? "/dev/shm" : support_directory();
-}
-
 /* Every sequence of `count` letters under the rules of `now`. */
 static void check_rules(const struct alphabet *alphabet, size_t count) {
-    const char *directories[] = {fast_directory(), NULL};
     etl_options options = support_options(MIB);
-    options.temp_dirs = directories;
+    support_make_fast(&options);
     options.threads = ETL_THREADS_NONE;
     oracle_apply(&now.rules, &options);
     etl_collector *collector;

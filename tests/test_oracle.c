@@ -47,6 +47,8 @@ static void scene_open(struct scene *scene, size_t count) {
     oracle_clear(&pairs);
     scene->accepted = oracle_settle(&scene->input, &scene->setting.rules, &scene->expected);
     etl_options options = setting_options(&scene->setting, &scene->memory);
+    if (scene->setting.flushes > 5)
+        support_make_fast(&options);
     for (size_t i = 0; i < count; i++)
         ASSERT_OK(NULL, etl_collector_create(&scene->collectors[i], &options));
     scene_feed(scene);

@@ -1,6 +1,6 @@
 /* alloc.c: the one place where memory is taken and given back.
  *
- * Freed blocks of one power of two are a list through the blocks themselves. Several threads of
+ * Freed small blocks of one size are a list through the blocks themselves. Several threads of
  * one collector take and give (the caller's, those that spill), each for a moment, so a spin lock
  * guards the lists.
  *
@@ -41,18 +41,25 @@ static bool is_mapped(const struct etl__memory *memory, size_t size) {
     return memory->hook.resize == NULL && size >= MAPPED_FROM;
 }
 
-/* The power of two that a block of this size comes in, as a class; ETL__KEPT_CLASSES for a large
- * block. */
+/* The size class of a small block; ETL__KEPT_CLASSES or more for a large one. */
 static size_t class_of(size_t size) {
-    size_t class = 0;
-    while (class < ETL__KEPT_CLASSES && (size_t)ETL__KEPT_LEAST << class < size)
-        class ++;
-    return class;
+    size_t doubling = 0;
+    while (doubling < ETL__KEPT_DOUBLINGS && (size_t)ETL__KEPT_LEAST << doubling < size)
+        doubling++;
+    if (doubling == 0)
+        return 0;
+    /* Between half and all of this power of two, in quarters of the half. */
+    size_t half = (size_t)ETL__KEPT_LEAST << (doubling - 1);
+    size_t quarters = (size - half + half / 4 - 1) / (half / 4);
+    return size > ETL__KEPT_MOST ? ETL__KEPT_CLASSES : 4 * (doubling - 1) + quarters;
 }
 
-size_t etl__alloc_cost(const struct etl__memory *memory, size_t size) {
-    if (size <= ETL__KEPT_MOST)
-        return (size_t)ETL__KEPT_LEAST << class_of(size);
+static size_t class_size(size_t class) {
+    size_t base = (size_t)ETL__KEPT_LEAST << class / 4;
+    return base + class % 4 * (base / 4);
+}
+
+size_t etl__large_cost(const struct etl__memory *memory, size_t size) {
     if (!is_mapped(memory, size))
         return size;
     size_t page = etl__os_page_size();
@@ -90,33 +97,34 @@ static void *take_kept(struct etl__memory *memory, size_t class) {
     struct etl__kept *block = memory->kept[class];
     if (block != NULL) {
         memory->kept[class] = block->next;
-        atomic_fetch_sub_explicit(&memory->kept_bytes, (size_t)ETL__KEPT_LEAST << class,
-                                  memory_order_relaxed);
+        atomic_fetch_sub_explicit(&memory->kept_bytes, class_size(class), memory_order_relaxed);
     }
     unlock_kept(memory);
     return block;
 }
 
-/* cost bytes from the allocator; kept blocks make way for them. */
-static void *take_new(struct etl__memory *memory, size_t cost) {
+void *etl__alloc_large(struct etl__memory *memory, size_t size) {
+    size_t cost = etl__large_cost(memory, size);
     void *block;
     if (atomic_load_explicit(&memory->used, memory_order_relaxed) + cost > memory->limit)
-        etl__memory_trim(memory);
+        etl__memory_trim(memory); /* what is kept makes way */
     if (memory->hook.resize != NULL)
-        block = memory->hook.resize(memory->hook.context, NULL, 0, cost);
-    else if (is_mapped(memory, cost))
+        block = memory->hook.resize(memory->hook.context, NULL, 0, size);
+    else if (is_mapped(memory, size))
         block = etl__os_map_memory(cost);
     else
-        block = malloc(cost);
+        block = malloc(size);
     if (block != NULL)
         count_taken(memory, cost);
     return block;
 }
 
 void *etl__alloc(struct etl__memory *memory, size_t size) {
-    size_t class = class_of(size), cost = etl__alloc_cost(memory, size);
-    void *block = class < ETL__KEPT_CLASSES ? take_kept(memory, class) : NULL;
-    return block != NULL ? block : take_new(memory, cost);
+    size_t class = class_of(size);
+    if (class >= ETL__KEPT_CLASSES)
+        return etl__alloc_large(memory, size);
+    void *block = take_kept(memory, class);
+    return block != NULL ? block : etl__alloc_large(memory, class_size(class));
 }
 
 void *etl__alloc_zeroed(struct etl__memory *memory, size_t size) {
@@ -152,43 +160,45 @@ static void return_again(struct etl__memory *memory) {
     }
 }
 
-/* cost bytes to the allocator. */
-static void give_back(struct etl__memory *memory, void *block, size_t cost) {
-    if (is_mapped(memory, cost)) {
-        unmap(memory, block, cost);
+void etl__free_large(struct etl__memory *memory, void *block, size_t size) {
+    if (block == NULL)
+        return;
+    if (ETL__UNLIKELY(atomic_load_explicit(&memory->unreturned, memory_order_relaxed) != NULL))
+        return_again(memory);
+    if (is_mapped(memory, size)) {
+        unmap(memory, block, etl__large_cost(memory, size));
         return;
     }
     if (memory->hook.resize != NULL)
-        (void)memory->hook.resize(memory->hook.context, block, cost, 0);
+        (void)memory->hook.resize(memory->hook.context, block, size, 0);
     else
         free(block);
-    atomic_fetch_sub_explicit(&memory->used, cost, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&memory->used, size, memory_order_relaxed);
 }
 
 void etl__free(struct etl__memory *memory, void *block, size_t size) {
     if (block == NULL)
         return;
-    if (ETL__UNLIKELY(atomic_load_explicit(&memory->unreturned, memory_order_relaxed) != NULL))
-        return_again(memory);
     size_t class = class_of(size);
-    if (class == ETL__KEPT_CLASSES) {
-        give_back(memory, block, etl__alloc_cost(memory, size));
+    if (class >= ETL__KEPT_CLASSES) {
+        etl__free_large(memory, block, size);
         return;
     }
     struct etl__kept *kept = block;
     lock_kept(memory);
     kept->next = memory->kept[class];
     memory->kept[class] = kept;
-    atomic_fetch_add_explicit(&memory->kept_bytes, (size_t)ETL__KEPT_LEAST << class,
-                              memory_order_relaxed);
+    atomic_fetch_add_explicit(&memory->kept_bytes, class_size(class), memory_order_relaxed);
     unlock_kept(memory);
 }
 
 void etl__memory_trim(struct etl__memory *memory) {
+    if (atomic_load_explicit(&memory->kept_bytes, memory_order_relaxed) == 0)
+        return;
     for (size_t class = 0; class < ETL__KEPT_CLASSES; class ++) {
         void *block;
         while ((block = take_kept(memory, class)) != NULL)
-            give_back(memory, block, (size_t)ETL__KEPT_LEAST << class);
+            etl__free_large(memory, block, class_size(class));
     }
 }
 

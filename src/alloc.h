@@ -4,9 +4,9 @@
  * what is held now and was held at most. It does not refuse what passes the limit: whoever takes
  * memory that grows with the data (arena.c) asks etl__memory_left first, and spills instead.
  *
- * Blocks up to ETL__KEPT_MOST bytes come in powers of two and wait to be taken again when they are
- * freed, so that a round like the one before asks the allocator for nothing. Larger blocks are
- * given back at once; who wants to keep one keeps it.
+ * Small blocks (up to ETL__KEPT_MOST bytes) come in a few sizes and wait to be taken again when
+ * they are freed, so that a round like the one before asks the allocator for nothing. Large blocks
+ * are of their exact size, and kept by who took them.
  *
  * Without a hook, small blocks come from malloc and large ones from anonymous mappings, aligned
  * and advised for huge pages where they are large enough, so that giving them back really gives
@@ -17,8 +17,13 @@
 #include "status.h"
 #include <stdatomic.h>
 
-enum { ETL__KEPT_LEAST = 64, ETL__KEPT_CLASSES = 13 };
-#define ETL__KEPT_MOST ((size_t)ETL__KEPT_LEAST << (ETL__KEPT_CLASSES - 1)) /* 256 KiB */
+/* Sizes of small blocks: four to each power of two. */
+enum {
+    ETL__KEPT_LEAST = 64,
+    ETL__KEPT_DOUBLINGS = 13,
+    ETL__KEPT_CLASSES = 4 * ETL__KEPT_DOUBLINGS
+};
+#define ETL__KEPT_MOST ((size_t)ETL__KEPT_LEAST << ETL__KEPT_DOUBLINGS) /* 512 KiB */
 
 struct etl__memory {
     etl_allocator hook;
@@ -28,7 +33,7 @@ struct etl__memory {
     _Atomic(uint64_t) allocations;
     atomic_flag kept_lock;
     _Atomic(size_t) kept_bytes; /* in `used`, but free to be taken again, or given back */
-    struct etl__kept *kept[ETL__KEPT_CLASSES]; /* freed blocks of each power of two */
+    struct etl__kept *kept[ETL__KEPT_CLASSES]; /* freed blocks of each size */
     _Atomic(void *) unreturned; /* mappings that munmap refused: in `used`, tried again later */
 };
 
@@ -43,17 +48,22 @@ void etl__memory_end(struct etl__memory *memory);
 /* Bytes that may still be taken below the limit, kept blocks included; 0 when at or over it. */
 size_t etl__memory_left(const struct etl__memory *memory);
 
-/* NULL when there is no memory. Contents are undefined, aligned for any type. Any thread. */
+/* A small block, or a large one where size is above ETL__KEPT_MOST. NULL when there is no memory.
+ * Contents are undefined, aligned for any type. Any thread. */
 void *etl__alloc(struct etl__memory *memory, size_t size);
 void *etl__alloc_zeroed(struct etl__memory *memory, size_t size);
 void etl__free(struct etl__memory *memory, void *block, size_t size);
+
+/* A block of this size, whatever it is; freed to the allocator. */
+void *etl__alloc_large(struct etl__memory *memory, size_t size);
+void etl__free_large(struct etl__memory *memory, void *block, size_t size);
+
+/* What counts in `used` for a large block: whole pages where it is mapped. */
+size_t etl__large_cost(const struct etl__memory *memory, size_t size);
 
 /* Grow an array of `capacity` items to hold at least `needed`, at least doubling, keeping its
  * contents. *array and *capacity are changed on success only. */
 bool etl__grow(struct etl__memory *memory, void **array, size_t *capacity, size_t needed,
                size_t item_size);
-
-/* What counts in `used` for a block of this size. */
-size_t etl__alloc_cost(const struct etl__memory *memory, size_t size);
 
 #endif

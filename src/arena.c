@@ -1,6 +1,5 @@
-/* arena.c: segments, taken by best fit. There are few of them (a buffer's segments double in
- * size), so a sorted list serves; the smallest that fits is taken first, which repeats the growth
- * of the round before. */
+/* arena.c: segments, by size. There are few of them (a buffer's segments double in size), so a
+ * sorted list serves. */
 #include "arena.h"
 #include "os.h"
 
@@ -10,7 +9,7 @@ void etl__arena_init(struct etl__arena *arena, struct etl__memory *memory) {
 }
 
 static void free_segment(struct etl__arena *arena, struct etl__segment *segment) {
-    etl__free(arena->memory, segment, segment->size);
+    etl__free_large(arena->memory, segment, segment->size);
 }
 
 /* Take the segment behind *link out of the waiting list. */
@@ -48,15 +47,21 @@ static struct etl__segment *count_taken(struct etl__arena *arena, struct etl__se
     return segment;
 }
 
-static struct etl__segment *take_waiting(struct etl__arena *arena, size_t size, size_t most) {
+/* Of the waiting segments of [least, most] bytes the largest that is not above `wanted`, else the
+ * smallest: buffers that ask for the sizes they asked for in the round before get the same
+ * segments. */
+static struct etl__segment *take_waiting(struct etl__arena *arena, size_t least, size_t wanted,
+                                         size_t most) {
+    struct etl__segment **found = NULL;
     for (struct etl__segment **link = &arena->waiting; *link != NULL; link = &(*link)->next)
-        if ((*link)->size >= size)
-            return (*link)->size <= most ? unlink_waiting(arena, link) : NULL;
-    return NULL;
+        if ((*link)->size >= least && (*link)->size <= most &&
+            (found == NULL || (*link)->size <= wanted))
+            found = link;
+    return found != NULL ? unlink_waiting(arena, found) : NULL;
 }
 
 static struct etl__segment *take_new(struct etl__arena *arena, size_t size) {
-    struct etl__segment *segment = etl__alloc(arena->memory, size);
+    struct etl__segment *segment = etl__alloc_large(arena->memory, size);
     if (segment == NULL)
         return NULL;
     segment->next = NULL;
@@ -71,21 +76,27 @@ size_t etl__arena_segment_size(size_t needed) {
     return (needed + sizeof(struct etl__segment) + page - 1) / page * page;
 }
 
+/* A size that will be asked for again, though not to the byte: a sixteenth of its power of two. */
+static size_t round_down(size_t size) {
+    size_t step = etl__os_page_size();
+    while (step < size / 32)
+        step *= 2;
+    return size / step * step;
+}
+
 struct etl__segment *etl__arena_take(struct etl__arena *arena, size_t needed, size_t wanted,
                                      size_t most) {
     size_t least = etl__arena_segment_size(needed);
     if (least > most)
         return NULL;
-    struct etl__segment *segment = take_waiting(arena, least, most);
+    struct etl__segment *segment = take_waiting(arena, least, wanted, most);
     if (segment != NULL)
         return count_taken(arena, segment);
-    size_t size = wanted > most ? most : wanted;
-    size_t page = etl__os_page_size();
-    size = size / page * page;
+    size_t size = wanted > most ? round_down(most) : wanted;
     if (size < least)
         size = least;
     if (!etl__arena_make_room(arena, size)) {
-        size = etl__memory_left(arena->memory) / page * page;
+        size = round_down(etl__memory_left(arena->memory));
         if (size < least)
             return NULL;
     }

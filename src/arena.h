@@ -22,6 +22,7 @@ struct etl__arena {
     struct etl__memory *memory;
     struct etl__segment *waiting; /* ascending by size */
     size_t waiting_bytes;
+    size_t reserve;     /* of the memory limit, which buffers leave to others */
     size_t taken_bytes; /* by buffers now */
     size_t round_peak;  /* of taken_bytes since the last etl__arena_end_round */
     size_t keep;        /* what may wait after a round */

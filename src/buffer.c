@@ -23,7 +23,7 @@ static size_t index_bytes(size_t entries) {
 }
 
 void etl__buffer_drop_index(struct etl__buffer *buffer) {
-    etl__free(buffer->arena->memory, buffer->index, index_bytes(buffer->index_capacity));
+    etl__free_large(buffer->arena->memory, buffer->index, index_bytes(buffer->index_capacity));
     buffer->index = NULL;
     buffer->index_capacity = 0;
 }
@@ -94,17 +94,29 @@ static bool reserve_extent(struct etl__buffer *buffer) {
                      buffer->extent_count + 2, sizeof *buffer->extents);
 }
 
-/* What of the limit neither segments nor the index of the pairs so far take. */
+/* What of the buffer's limit neither segments nor the index of the pairs so far take. */
 static size_t unused_limit(const struct etl__buffer *buffer) {
-    uint64_t index = (buffer->pairs + 1) * sizeof(struct etl__entry);
-    uint64_t used = buffer->held + index;
-    return used < buffer->limit ? buffer->limit - (size_t)used : 0;
+    size_t used = buffer->held +
+                  etl__large_cost(buffer->arena->memory, index_bytes((size_t)buffer->pairs + 1));
+    return used < buffer->limit ? buffer->limit - used : 0;
+}
+
+/* What the collector as a whole may still take, once this index has grown as it will. */
+static size_t unused_memory(const struct etl__buffer *buffer) {
+    const struct etl__memory *memory = buffer->arena->memory;
+    size_t index = index_bytes((size_t)buffer->pairs + 1);
+    size_t has = index_bytes(buffer->index_capacity);
+    size_t left = etl__memory_left(memory) + buffer->arena->waiting_bytes + has;
+    index += buffer->arena->reserve;
+    return left > index ? left - index : 0;
 }
 
 /* Move `end` on inside the room, as far as the limit allows whatever the records' size: 2 bytes of
  * record may bring 16 of index. */
 static bool grant(struct etl__buffer *buffer, size_t size) {
-    size_t room = (size_t)(buffer->room_end - buffer->at), unused = unused_limit(buffer);
+    size_t room = (size_t)(buffer->room_end - buffer->at);
+    size_t limit = unused_limit(buffer), memory = unused_memory(buffer);
+    size_t unused = limit < memory ? limit : memory;
     if (room < size || unused < LEAST_GRANT)
         return false;
     size_t granted = unused / 8 > size ? unused / 8 : size;
@@ -158,17 +170,22 @@ static bool is_numbered_full(const struct etl__buffer *buffer) {
 int etl__buffer_extend(struct etl__buffer *buffer, size_t size) {
     if (grant(buffer, size))
         return ETL_OK;
-    size_t unused = unused_limit(buffer);
-    if (unused < LEAST_GRANT || is_numbered_full(buffer))
+    size_t limit = unused_limit(buffer), memory = unused_memory(buffer);
+    if (limit < LEAST_GRANT || is_numbered_full(buffer))
         return ETL_END;
-    if (!reserve_extent(buffer))
+    if (memory < LEAST_GRANT || !reserve_extent(buffer))
         return ETL_E_NOMEM;
     if (use_spare(buffer, size) && grant(buffer, size))
         return ETL_OK;
     bool own = size > buffer->growth / 2;
-    size_t most = unused - LEAST_GRANT / 2;
-    if (etl__arena_segment_size(size) > most)
+    size_t least = etl__arena_segment_size(size);
+    if (least > limit - LEAST_GRANT / 2)
         return ETL_END;
+    size_t most = (limit < memory ? limit : memory) - LEAST_GRANT / 2;
+    /* A segment that waits may be larger than any that is made: it would take more slots than are
+     * left for it. */
+    size_t largest = least > LARGEST_SEGMENT ? least : LARGEST_SEGMENT;
+    most = most < largest ? most : largest;
     struct etl__segment *segment =
         etl__arena_take(buffer->arena, size, own ? 0 : buffer->growth, most);
     if (segment == NULL)
@@ -213,7 +230,7 @@ static bool reserve_index(struct etl__buffer *buffer) {
     if (buffer->index_capacity < pairs) {
         etl__buffer_drop_index(buffer);
         etl__arena_make_room(buffer->arena, index_bytes(pairs));
-        buffer->index = etl__alloc(memory, index_bytes(pairs));
+        buffer->index = etl__alloc_large(memory, index_bytes(pairs));
         if (buffer->index == NULL)
             return false;
         buffer->index_capacity = pairs;
@@ -245,7 +262,7 @@ static struct etl__entry *walk_extent(struct etl__buffer *buffer, const struct e
 static void build_index(struct etl__buffer *buffer, bool reversed) {
     struct etl__entry *entry = buffer->index + (reversed ? buffer->pairs - 1 : 0);
     size_t slot = 0;
-    for (size_t i = 0; i < buffer->extent_count && buffer->extents[i].size != 0; i++)
+    for (size_t i = 0; i < buffer->filled; i++)
         entry = walk_extent(buffer, &buffer->extents[i], &slot, entry, reversed ? -1 : 1);
 }
 
@@ -253,9 +270,11 @@ int etl__buffer_seal(struct etl__buffer *buffer, const struct etl__sort *sort,
                      struct etl__error *error) {
     if (buffer->sealed)
         return ETL_OK;
+    buffer->filled = buffer->extent_count;
     if (buffer->extent_count != 0) {
         struct etl__extent *open = &buffer->extents[buffer->extent_count - 1];
         open->size = (size_t)(buffer->at - open->data);
+        buffer->filled -= open->size == 0; /* room that was made and not used */
     }
     if ((buffer->order & ETL__ASCENDING) == 0) {
         bool descending = (buffer->order & ETL__DESCENDING) != 0;

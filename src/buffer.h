@@ -42,6 +42,7 @@ struct etl__buffer {
     uint8_t *spare, *spare_end; /* room left behind by a record that needed a segment of its own */
     struct etl__extent *extents; /* the last one is open: its size counts when it is closed */
     size_t extent_count, extent_capacity;
+    size_t filled; /* extents that have records, once sealed */
     size_t slots;  /* of the closed extents */
     size_t held;   /* bytes of segments */
     size_t limit;  /* of segments and index together */

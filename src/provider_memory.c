@@ -21,7 +21,7 @@ static int refill(struct etl__provider *base, uint64_t need, struct etl__error *
     (void)need; /* records never straddle extents */
     (void)error;
     const struct etl__buffer *buffer = provider->buffer;
-    if (is_indexed(buffer) || provider->extent == buffer->extent_count)
+    if (is_indexed(buffer) || provider->extent == buffer->filled)
         return ETL_END;
     const struct etl__extent *extent = &buffer->extents[provider->extent++];
     base->at = extent->data;
@@ -54,7 +54,7 @@ static void seek_index(struct memory_provider *provider, const uint8_t *key, siz
  * by record. */
 static void seek_extents(struct memory_provider *provider, const uint8_t *key, size_t size) {
     const struct etl__buffer *buffer = provider->buffer;
-    size_t low = 0, high = buffer->extent_count;
+    size_t low = 0, high = buffer->filled;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (compare_record(buffer->extents[middle].data, key, size) < 0)
@@ -135,7 +135,7 @@ static int sample(struct etl__provider *base, uint64_t part, uint64_t parts, etl
     }
     uint64_t wanted = (uint64_t)(share * (double)base->bytes);
     size_t extent = 0;
-    while (extent + 1 < buffer->extent_count && wanted >= buffer->extents[extent].size)
+    while (extent + 1 < buffer->filled && wanted >= buffer->extents[extent].size)
         wanted -= buffer->extents[extent++].size;
     *key = key_of(record_behind(&buffer->extents[extent], (size_t)wanted));
     return ETL_OK;

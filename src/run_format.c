@@ -23,7 +23,9 @@ enum {
     FOOTER_FIRST_RECORD = 48,
     FOOTER_LAST_RECORD = 56,
     FOOTER_TABLE_CRC = 64,
-    FOOTER_RESERVED = 68,
+    FOOTER_GAP = 68,
+    FOOTER_RECORD_MOST = 72,
+    FOOTER_RESERVED = 80,
     FOOTER_CRC = ETL__RUN_FOOTER_SIZE - 4,
     RECORD_MIN = 2
 };
@@ -73,6 +75,7 @@ void etl__run_footer_encode(uint8_t bytes[ETL__RUN_FOOTER_SIZE],
     etl__put_u64(bytes + FOOTER_FIRST_RECORD, footer->first_record);
     etl__put_u64(bytes + FOOTER_LAST_RECORD, footer->last_record);
     etl__put_u32(bytes + FOOTER_TABLE_CRC, footer->table_crc);
+    etl__put_u64(bytes + FOOTER_RECORD_MOST, footer->record_most);
     etl__put_u32(bytes + FOOTER_CRC, etl__crc32c(0, bytes, FOOTER_CRC));
 }
 
@@ -115,7 +118,8 @@ bool etl__run_footer_decode(const uint8_t bytes[ETL__RUN_FOOTER_SIZE], uint64_t 
         return fail(reason, "no footer");
     if (etl__get_u32(bytes + FOOTER_CRC) != etl__crc32c(0, bytes, FOOTER_CRC))
         return fail(reason, "footer checksum");
-    if (!all_zero(bytes + FOOTER_RESERVED, bytes + FOOTER_CRC))
+    if (!all_zero(bytes + FOOTER_GAP, bytes + FOOTER_RECORD_MOST) ||
+        !all_zero(bytes + FOOTER_RESERVED, bytes + FOOTER_CRC))
         return fail(reason, "unknown footer field");
     footer->data_end = etl__get_u64(bytes + FOOTER_DATA_END);
     footer->blocks = etl__get_u64(bytes + FOOTER_BLOCKS);
@@ -125,5 +129,6 @@ bool etl__run_footer_decode(const uint8_t bytes[ETL__RUN_FOOTER_SIZE], uint64_t 
     footer->first_record = etl__get_u64(bytes + FOOTER_FIRST_RECORD);
     footer->last_record = etl__get_u64(bytes + FOOTER_LAST_RECORD);
     footer->table_crc = etl__get_u32(bytes + FOOTER_TABLE_CRC);
+    footer->record_most = etl__get_u64(bytes + FOOTER_RECORD_MOST);
     return check_sizes(footer, file_size, reason) && check_counts(footer, reason);
 }

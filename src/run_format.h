@@ -35,6 +35,7 @@ struct etl__run_footer {
     uint64_t first_record; /* file offset of the first record (the header's size); of data_end when
                               there is none */
     uint64_t last_record;  /* file offset of the last record, whose key is the run's last */
+    uint64_t record_most;  /* no record is larger: what a reader's buffer should hold */
     uint32_t table_crc;    /* CRC-32C of the table */
 };
 

@@ -29,6 +29,7 @@
 
 enum {
     PIECE = 4096,          /* of the table */
+    SHORT_RECORD = 255,    /* what the common path of append writes at most */
     THROUGH_MAX = 4 << 20, /* bytes written between two looks at `cancel` */
     THROUGH_BLOCKS = THROUGH_MAX / ETL__RUN_BLOCK
 };
@@ -44,6 +45,7 @@ struct etl__run_writer {
     size_t buffer_size;
     uint64_t base;        /* file offset of the buffer's start */
     uint64_t last_across; /* file offset of the last record that append_across wrote */
+    uint64_t record_most; /* no record so far is larger */
     uint64_t long_heads;  /* bytes of record heads above two each */
     uint32_t block_first; /* where the first record of this block begins; none yet:
                              ETL__NO_RECORD */
@@ -256,6 +258,9 @@ static ETL__NOINLINE int append_across(struct etl__run_writer *writer,
         head, pair->key_size, etl__value_code(pair->value == NULL, pair->value_size));
     writer->last_across = writer->base + (uint64_t)(writer->at - writer->buffer);
     writer->long_heads += (uint64_t)(head_end - head) - 2;
+    uint64_t size = (uint64_t)(head_end - head) + pair->key_size + pair->value_size;
+    if (size > writer->record_most)
+        writer->record_most = size;
     ETL__TRY(put(writer, head, (size_t)(head_end - head), error));
     ETL__TRY(put(writer, pair->key, pair->key_size, error));
     if (pair->value != NULL)
@@ -327,8 +332,9 @@ void etl__run_writer_destroy(struct etl__run_writer *writer) {
     etl__free(writer->memory, writer, sizeof *writer);
 }
 
-/* Reserve the whole file, but no more than disk_limit will let be written. */
-static int reserve(struct etl__run_writer *writer, struct etl__error *error) {
+/* Disk for the whole run at once is faster than block by block. Where there is too little, the
+ * writes will tell: `expected` may be more than the run comes to. */
+static void reserve(struct etl__run_writer *writer) {
     const struct etl__disk *disk = writer->disk;
     uint64_t blocks = (writer->table_at + ETL__RUN_BLOCK - 1) / ETL__RUN_BLOCK;
     uint64_t size = writer->table_at + blocks * ETL__RUN_TABLE_ENTRY + ETL__RUN_FOOTER_SIZE;
@@ -337,15 +343,8 @@ static int reserve(struct etl__run_writer *writer, struct etl__error *error) {
         uint64_t left = used < disk->limit ? disk->limit - used : 0;
         size = size < left ? size : left;
     }
-    int os_error = etl__os_allocate(writer->descriptor, 0, size);
-    if (os_error != 0) {
-        char operation[96];
-        snprintf(operation, sizeof operation, "reserve %llu bytes for a run in",
-                 (unsigned long long)size);
-        return etl__fail_os(error, os_error, operation, writer->directory);
-    }
-    writer->extent = size;
-    return ETL_OK;
+    (void)etl__os_allocate(writer->descriptor, 0, size);
+    writer->extent = size; /* also where only a part was reserved */
 }
 
 int etl__run_writer_open(struct etl__run_writer *writer, const char *directory, const char *label,
@@ -361,17 +360,14 @@ int etl__run_writer_open(struct etl__run_writer *writer, const char *directory, 
     }
     writer->directory = directory;
     writer->table_at = ETL__RUN_HEADER_SIZE + expected;
-    int status = reserve(writer, error);
-    if (status != ETL_OK) {
-        etl__run_writer_abandon(writer);
-        return status;
-    }
+    reserve(writer);
     etl__run_header_encode(writer->buffer);
     writer->at = writer->buffer + ETL__RUN_HEADER_SIZE;
     writer->block_end = writer->buffer + ETL__RUN_BLOCK;
     writer->block_first = ETL__RUN_HEADER_SIZE;
     writer->previous = 0;
     writer->pairs = writer->key_bytes = writer->long_heads = writer->last_across = 0;
+    writer->record_most = SHORT_RECORD;
     writer->base = 0;
     writer->table_bytes = 0;
     writer->piece_bytes = 0;
@@ -423,6 +419,7 @@ static int finish_file(struct etl__run_writer *writer, uint64_t last_record,
         .value_bytes = data_end - ETL__RUN_HEADER_SIZE - heads - writer->key_bytes,
         .first_record = ETL__RUN_HEADER_SIZE,
         .last_record = writer->pairs != 0 ? last_record : data_end,
+        .record_most = writer->pairs != 0 ? writer->record_most : 0,
         .table_crc = etl__crc32c(writer->table_crc, writer->piece, writer->piece_bytes)};
     etl__run_footer_encode(writer->piece + writer->piece_bytes, &footer);
     size_t rest = writer->piece_bytes + ETL__RUN_FOOTER_SIZE;

@@ -15,10 +15,12 @@
 
 enum {
     MOST_WIDTH = 1024,
-    PER_SOURCE = 640, /* bytes that any run takes in a merge */
+    PER_SOURCE = 1200, /* bytes that any run takes in a merge */
     LEAST_BUFFER = 2 * ETL__RUN_BLOCK,
     MOST_BUFFER = 256 * 1024,
-    MOST_MAPPED = 4096, /* runs alive */
+    PER_RUN = 2048, /* bytes of the limit for each run alive; it takes some 200 */
+    LEAST_MAPPED = 64,
+    MOST_MAPPED = 4096,
     LEAST_DESCRIPTORS = 4,
     MOST_DESCRIPTORS = 512,
     LEAST_RELEASE = 64 * 1024,
@@ -87,19 +89,41 @@ static size_t count_read(const struct etl__runs *runs) {
     return count;
 }
 
+/* What the buffers of a run that is read have to hold, each: its largest record, begun in one
+ * block and ended in another. */
+static size_t least_buffer(const struct etl__run *run) {
+    uint64_t size = run->footer.record_most + 2 * (uint64_t)ETL__RUN_BLOCK;
+    return size > SIZE_MAX / 4 ? SIZE_MAX / 4 : clamp((size_t)size, LEAST_BUFFER, SIZE_MAX);
+}
+
+/* Memory for merging: what is left now; or where runs are always read, what was set aside for it,
+ * so that each round finds the same. */
+static size_t merge_memory(const struct etl__runs *runs) {
+    size_t left = etl__memory_left(runs->target->memory);
+    return runs->target->access == ETL_ACCESS_READ && left > runs->read_memory ? runs->read_memory
+                                                                               : left;
+}
+
 size_t etl__runs_width(const struct etl__runs *runs) {
     if (runs->merge_width != 0)
         return runs->merge_width;
-    size_t each = PER_SOURCE + (count_read(runs) != 0 ? (size_t)2 * LEAST_BUFFER : 0);
-    return clamp(etl__memory_left(runs->target->memory) / each, 2, MOST_WIDTH);
+    size_t each = PER_SOURCE;
+    for (size_t i = 0; i < runs->count; i++) {
+        const struct etl__run *run = runs->items[i].run;
+        size_t buffers = run->map == NULL ? 2 * least_buffer(run) : 0;
+        each = buffers + PER_SOURCE > each ? buffers + PER_SOURCE : each;
+    }
+    return clamp(merge_memory(runs) / each, 2, MOST_WIDTH);
 }
 
 int etl__runs_open_provider(const struct etl__runs *runs, size_t index, size_t together,
                             struct etl__provider **provider, struct etl__error *error) {
     struct etl__memory *memory = runs->target->memory;
     size_t release = clamp(memory->limit / 4 / together, LEAST_RELEASE, MOST_RELEASE);
-    /* Half of what is left, for `together` runs, two buffers each. */
-    size_t buffer = clamp(etl__memory_left(memory) / 4 / together, LEAST_BUFFER, MOST_BUFFER);
+    /* Half of what is left, for `together` runs, two buffers each; but a record should fit. */
+    size_t least = least_buffer(runs->items[index].run);
+    size_t buffer =
+        clamp(merge_memory(runs) / 4 / together, least, least > MOST_BUFFER ? least : MOST_BUFFER);
     return etl__provider_file_open(provider, runs->items[index].run, memory, buffer, release,
                                    error);
 }
@@ -234,7 +258,7 @@ int etl__runs_reduce(struct etl__runs *runs, size_t most, struct etl__error *err
 }
 
 size_t etl__runs_reduce_to(const struct etl__runs *runs) {
-    size_t most = MOST_MAPPED;
+    size_t most = clamp(runs->target->memory->limit / PER_RUN, LEAST_MAPPED, MOST_MAPPED);
     if (count_read(runs) != 0)
         most = clamp(etl__os_descriptor_limit() / 4, LEAST_DESCRIPTORS, MOST_DESCRIPTORS);
     return runs->count > most ? most / 2 + 1 : 0; /* half: the next time is far off */

@@ -17,6 +17,7 @@ struct etl__runs {
     struct etl__rules rules; /* those for runs */
     struct etl__watch *watch;
     struct etl__run_writer *writer; /* the caller's; made when first needed */
+    size_t read_memory;             /* set aside for the buffers of runs that are read */
     unsigned merge_width;           /* as asked for; 0: to be derived */
     struct etl__held_run *items;    /* ascending */
     size_t count, capacity;

@@ -20,6 +20,7 @@ enum {
     MOST_WRITE_BUFFER = 256 * 1024,
     MOST_MERGE_RESERVE = 2 * 1024 * 1024,
     LEAST_REGION = 128 * 1024,
+    BOOK_KEEPING = 32 * 1024, /* lists of runs and extents, names, the regions themselves */
     MOST_FOLD = 4 * 1024 * 1024
 };
 
@@ -35,8 +36,11 @@ static size_t plan_memory(struct etl__store *store, size_t limit, unsigned *thre
     store->scratch_most =
         clamp(limit / 64 / sizeof(struct etl__entry), LEAST_SCRATCH, MOST_SCRATCH);
     store->rules.fold_bytes = clamp(limit / 64, 16 * 1024, MOST_FOLD);
-    size_t fixed = store->scratch_most * sizeof(struct etl__entry) +
-                   clamp(limit / 16, 0, MOST_MERGE_RESERVE) + sizeof *store;
+    bool reads = store->target.access == ETL_ACCESS_READ;
+    size_t merging = reads ? limit / 4 : clamp(limit / 16, 0, MOST_MERGE_RESERVE);
+    store->runs.read_memory = store->arena.reserve = merging;
+    size_t fixed =
+        store->scratch_most * sizeof(struct etl__entry) + store->arena.reserve + sizeof *store;
     /* Each thread holds a write buffer, and wants a region that is worth a run. */
     size_t each = write_buffer + write_buffer / 8 + LEAST_REGION;
     size_t most_threads = (limit - fixed) / each;
@@ -122,12 +126,12 @@ static int reserve_scratch(struct etl__store *store, uint64_t pairs, struct etl_
     struct etl__sort *sort = &store->sort;
     if (wanted <= sort->scratch_count)
         return ETL_OK;
-    struct etl__entry *scratch = etl__alloc(&store->memory, wanted * sizeof *scratch);
+    struct etl__entry *scratch = etl__alloc_large(&store->memory, wanted * sizeof *scratch);
     if (scratch == NULL)
         return sort->scratch_count != 0
                    ? ETL_OK
                    : etl__fail_memory(error, wanted * sizeof *scratch, "sorting");
-    etl__free(&store->memory, sort->scratch, sort->scratch_count * sizeof *scratch);
+    etl__free_large(&store->memory, sort->scratch, sort->scratch_count * sizeof *scratch);
     sort->scratch = scratch;
     sort->scratch_count = wanted;
     return ETL_OK;
@@ -164,15 +168,16 @@ static int write_here(struct etl__store *store, struct etl__region *region,
     return harvest(store, region, error);
 }
 
-/* A region that a thread could not write is sealed as before, and its failure is told once. */
+/* Regions that a thread could not write are sealed as before. A failure is told when it was met on
+ * behalf of this call; what was tried before may be over by now, and is tried again. */
 static int report_failed(struct etl__store *store, struct etl__error *error) {
     for (size_t i = 0; i < store->region_count; i++) {
         struct etl__region *region = &store->regions[i];
         if (etl__spiller_state(&store->spiller, region) != ETL__FAILED)
             continue;
         region->state = ETL__SEALED;
-        if (region->status == ETL_E_CANCELLED && atomic_load(&store->cancel) == 0)
-            continue; /* a cancel that has been undone since */
+        if (region->tried != store->calls)
+            continue;
         memcpy(error, &region->error, sizeof *error);
         return region->status;
     }
@@ -196,9 +201,11 @@ static struct etl__region *oldest(struct etl__store *store, enum etl__region_sta
 static int spill_sealed(struct etl__store *store, struct etl__error *error) {
     struct etl__region *region;
     store->spilling = true;
-    while ((region = oldest(store, ETL__SEALED, ETL__SEALED)) != NULL)
+    while ((region = oldest(store, ETL__SEALED, ETL__SEALED)) != NULL) {
+        region->tried = store->calls;
         if (!etl__spiller_submit(&store->spiller, region))
             ETL__TRY(write_here(store, region, error));
+    }
     return ETL_OK;
 }
 
@@ -229,11 +236,15 @@ static int free_region(struct etl__store *store, struct etl__region **free,
 
 /* Write everything that is sealed, and wait for it. */
 static int drain(struct etl__store *store, struct etl__error *error) {
-    struct etl__region *busy;
-    ETL__TRY(report_failed(store, error));
-    ETL__TRY(spill_sealed(store, error));
-    while ((busy = oldest(store, ETL__QUEUED, ETL__WRITING)) != NULL)
+    for (;;) {
+        struct etl__region *busy;
+        ETL__TRY(report_failed(store, error));
+        ETL__TRY(spill_sealed(store, error));
+        busy = oldest(store, ETL__QUEUED, ETL__WRITING);
+        if (busy == NULL)
+            break;
         ETL__TRY(wait_for(store, busy, error));
+    }
     ETL__TRY(harvest_written(store, error));
     return report_failed(store, error);
 }
@@ -299,9 +310,9 @@ static bool all_others_free(struct etl__store *store) {
 }
 
 int etl__store_make_room(struct etl__store *store, size_t size, struct etl__error *error) {
+    store->calls++;
     for (;;) {
         struct etl__buffer *buffer = &store->filling->buffer;
-        ETL__TRY(report_failed(store, error));
         int status = etl__buffer_extend(buffer, size);
         if (status == ETL_OK)
             break;
@@ -322,6 +333,7 @@ int etl__store_make_room(struct etl__store *store, size_t size, struct etl__erro
 }
 
 int etl__store_flush(struct etl__store *store, struct etl__error *error) {
+    store->calls++;
     if (store->filling->buffer.pairs != 0)
         ETL__TRY(rotate(store, error));
     ETL__TRY(drain(store, error));
@@ -382,7 +394,7 @@ static int fit_width(struct etl__store *store, struct etl__error *error) {
     size_t sources = etl__store_sources(store), in_memory = sources - runs->count;
     if (runs->count <= 1 || sources <= etl__runs_width(runs))
         return ETL_OK;
-    if (in_memory != 0 && runs->merge_width == 0) {
+    if (in_memory != 0 && runs->merge_width == 0 && store->target.access != ETL_ACCESS_READ) {
         ETL__TRY(etl__store_flush(store, error));
         etl__arena_make_room(&store->arena, store->memory.limit / 2);
         in_memory = 0;
@@ -469,7 +481,8 @@ void etl__store_end(struct etl__store *store) {
         etl__buffer_end(&store->regions[i].buffer);
     etl__runs_end(&store->runs);
     etl__free(memory, store->regions, store->region_count * sizeof *store->regions);
-    etl__free(memory, store->sort.scratch, store->sort.scratch_count * sizeof(struct etl__entry));
+    etl__free_large(memory, store->sort.scratch,
+                    store->sort.scratch_count * sizeof(struct etl__entry));
     etl__target_end(&store->target);
     etl__arena_end(&store->arena);
     etl__memory_end(memory);

@@ -21,6 +21,7 @@ struct etl__store {
     struct etl__region *filling; /* never NULL */
     bool spilling;               /* this round has come to the disk: spill as early as possible */
     uint64_t next_sequence;
+    uint64_t calls; /* that may spill: tells what was tried for which */
 
     struct etl__sort sort; /* scratch and cancel */
     size_t scratch_most;

@@ -75,12 +75,14 @@ def check_footer(data):
     require(magic == FOOTER_MAGIC, "magic of the footer", at)
     (crc,) = struct.unpack_from("<I", data, at + 124)
     require(crc == crc32c(data[at : at + 124]), "checksum of the footer", at + 124)
-    require(not any(data[at + 68 : at + 124]), "reserved bytes of the footer", at + 68)
+    most = struct.unpack_from("<Q", data, at + 72)[0]
+    reserved = data[at + 68 : at + 72] + data[at + 80 : at + 124]
+    require(not any(reserved), "reserved bytes of the footer", at + 68)
     require(HEADER_SIZE <= data_end <= at, "data_end", at + 8)
     require(blocks == (data_end + BLOCK - 1) // BLOCK, "blocks", at + 16)
     require(data_end + blocks * ENTRY_SIZE == at, "size of the table", at + 16)
     require(table_crc == crc32c(data[data_end:at]), "checksum of the table", data_end)
-    return data_end, blocks, pairs, key_bytes, value_bytes, first, last
+    return data_end, blocks, pairs, key_bytes, value_bytes, first, last, most
 
 
 def check_blocks(data, data_end, blocks, starts):
@@ -115,7 +117,7 @@ def read_records(data, data_end):
 
 def read_run(data):
     check_header(data)
-    data_end, blocks, pairs, key_bytes, value_bytes, first, last = check_footer(data)
+    data_end, blocks, pairs, key_bytes, value_bytes, first, last, most = check_footer(data)
     records = list(read_records(data, data_end))
     check_blocks(data, data_end, blocks, [start for start, _, _ in records])
     require(len(records) == pairs, "number of pairs", len(data) - FOOTER_SIZE + 24)
@@ -123,6 +125,9 @@ def read_run(data):
     require(sum(len(value or b"") for _, _, value in records) == value_bytes, "value_bytes", 0)
     require(first == HEADER_SIZE, "first_record", first)
     require(last == (records[-1][0] if records else data_end), "last_record", last)
+    ends = [start for start, _, _ in records[1:]] + [data_end]
+    for (start, _, _), end in zip(records, ends):
+        require(end - start <= most, "record_most", start)
     previous = b""
     for start, key, _ in records:
         require(previous <= key, "order of keys", start)

@@ -83,7 +83,13 @@ etl_options support_options(size_t memory_limit);
  * thousands of tiny ones, which some file systems are slow to create. */
 void support_make_fast(etl_options *options);
 
-/* ---- What the process holds (Linux; SIZE_MAX where it cannot be told) */
+/* ---- What the process holds, as /proc tells; SIZE_MAX where there is none */
+
+#define SKIP_WITHOUT_PROC()                    \
+    do {                                       \
+        if (support_descriptors() == SIZE_MAX) \
+            skip();                            \
+    } while (0)
 
 size_t support_descriptors(void);
 size_t support_threads(void);

@@ -38,16 +38,17 @@ static void assert_counts(const struct etl__memory *memory, size_t used, size_t 
     assert_int_equal(atomic_load(&memory->allocations), allocations);
 }
 
-/* The smallest power of two from 64 bytes on; larger blocks as they are, or in whole pages. */
+/* Small blocks: 64 bytes, or a power of two and none to three quarters more. Large ones: as they
+ * are, or in whole pages. */
 static size_t cost_of(size_t size, bool mapped) {
-    if (size <= 256 * KIB) {
-        size_t cost = 64;
-        while (cost < size)
-            cost *= 2;
-        return cost;
-    }
-    size_t page = mapped ? etl__os_page_size() : 1;
-    return (size + page - 1) / page * page;
+    if (size <= ETL__KEPT_LEAST)
+        return ETL__KEPT_LEAST;
+    size_t step = 16, page = mapped ? etl__os_page_size() : 1;
+    if (size > ETL__KEPT_MOST)
+        return (size + page - 1) / page * page;
+    while (8 * step < size)
+        step *= 2;
+    return (size + step - 1) / step * step;
 }
 
 static const size_t edges[] = {0,
@@ -66,6 +67,10 @@ static const size_t edges[] = {0,
                                256 * KIB - 1,
                                256 * KIB,
                                256 * KIB + 1,
+                               448 * KIB,
+                               448 * KIB + 1,
+                               512 * KIB,
+                               512 * KIB + 1,
                                1 * MIB,
                                1 * MIB + 1,
                                4 * MIB,
@@ -81,7 +86,8 @@ static void test_one_block(void **unused) {
             etl__memory_init(&memory, &hook, 64 * MIB);
             size_t cost = cost_of(edges[i], !hooked);
             bool is_kept = edges[i] <= ETL__KEPT_MOST;
-            assert_int_equal(etl__alloc_cost(&memory, edges[i]), cost);
+            if (!is_kept)
+                assert_int_equal(etl__large_cost(&memory, edges[i]), cost);
             uint8_t *block = etl__alloc(&memory, edges[i]);
             assert_non_null(block);
             assert_int_equal((uintptr_t)block % _Alignof(max_align_t), 0);
@@ -109,27 +115,49 @@ static void test_kept_by_class(void **unused) {
     void *small = etl__alloc(&memory, 65), *large = etl__alloc(&memory, 256 * KIB);
     etl__free(&memory, small, 65);
     etl__free(&memory, large, 256 * KIB);
-    assert_counts(&memory, 128 + 256 * KIB, 128 + 256 * KIB, 2);
+    assert_counts(&memory, 80 + 256 * KIB, 80 + 256 * KIB, 2);
     /* Another size of the same class takes the block that waits, one of another class does not. */
-    assert_ptr_equal(etl__alloc(&memory, 128), small);
-    assert_ptr_equal(etl__alloc(&memory, 128 * KIB + 1), large);
-    assert_counts(&memory, 128 + 256 * KIB, 0, 2);
-    void *other = etl__alloc(&memory, 64), *second = etl__alloc(&memory, 100);
-    assert_counts(&memory, 128 + 256 * KIB + 64 + 128, 0, 4);
-    etl__free(&memory, small, 128);
-    etl__free(&memory, second, 100);
-    assert_ptr_equal(etl__alloc(&memory, 127), second);
-    assert_ptr_equal(etl__alloc(&memory, 127), small);
-    etl__free(&memory, small, 127);
-    etl__free(&memory, second, 127);
+    assert_ptr_equal(etl__alloc(&memory, 80), small);
+    assert_ptr_equal(etl__alloc(&memory, 224 * KIB + 1), large);
+    assert_counts(&memory, 80 + 256 * KIB, 0, 2);
+    void *other = etl__alloc(&memory, 64), *second = etl__alloc(&memory, 70);
+    assert_counts(&memory, 80 + 256 * KIB + 64 + 80, 0, 4);
+    etl__free(&memory, small, 80);
+    etl__free(&memory, second, 70);
+    assert_ptr_equal(etl__alloc(&memory, 66), second);
+    assert_ptr_equal(etl__alloc(&memory, 66), small);
+    etl__free(&memory, small, 66);
+    etl__free(&memory, second, 66);
     etl__free(&memory, other, 64);
-    etl__free(&memory, large, 128 * KIB + 1);
+    etl__free(&memory, large, 224 * KIB + 1);
     etl__free(&memory, NULL, 1000);
     assert_int_equal(atomic_load(&held.calls), 4);
     etl__memory_trim(&memory);
     assert_counts(&memory, 0, 0, 4);
     support_memory_check(&held);
     etl__memory_end(&memory);
+}
+
+/* Asked for as large, a block of any size is of exactly this size and is not kept. */
+static void test_large(void **unused) {
+    (void)unused;
+    for (int hooked = 0; hooked <= 1; hooked++)
+        for (size_t i = 1; i < COUNT_OF(edges); i++) {
+            struct support_memory held = {0};
+            etl_allocator hook = hooked ? support_allocator(&held) : no_hook;
+            struct etl__memory memory;
+            etl__memory_init(&memory, &hook, 64 * MIB);
+            uint8_t *block = etl__alloc_large(&memory, edges[i]);
+            assert_non_null(block);
+            memset(block, 0xEE, edges[i]);
+            assert_counts(&memory, etl__large_cost(&memory, edges[i]), 0, 1);
+            if (hooked)
+                assert_int_equal(atomic_load(&held.bytes), edges[i]);
+            etl__free_large(&memory, block, edges[i]);
+            assert_counts(&memory, 0, 0, 1);
+            etl__memory_end(&memory);
+            support_memory_check(&held);
+        }
 }
 
 static void test_zeroed(void **unused) {
@@ -197,6 +225,7 @@ static void test_refused(void **unused) {
         assert_null(etl__alloc_zeroed(&memory, edges[i]));
     }
     assert_false(etl__grow(&memory, &array, &capacity, 1, 1));
+    assert_null(etl__alloc_large(&memory, 100));
     assert_null(array);
     assert_int_equal(capacity, 0);
     assert_counts(&memory, 0, 0, 0);
@@ -205,7 +234,7 @@ static void test_refused(void **unused) {
     support_memory_check(&held);
 
     etl__memory_init(&memory, &no_hook, 64 * MIB);
-    assert_int_equal(etl__alloc_cost(&memory, SIZE_MAX), SIZE_MAX);
+    assert_int_equal(etl__large_cost(&memory, SIZE_MAX), SIZE_MAX);
     assert_null(etl__alloc(&memory, SIZE_MAX));
     assert_null(etl__alloc(&memory, SIZE_MAX / 2));
     assert_counts(&memory, 0, 0, 0);
@@ -350,10 +379,10 @@ static void test_munmap_refused(void **unused) {
     assert_counts(&memory, 3 * MIB, 0, 4);
     assert_int_equal(etl__memory_left(&memory), 13 * MIB);
     assert_true(munmap_refused >= 2);
-    void *small = etl__alloc(&memory, 100);
+    void *large = etl__alloc_large(&memory, 100);
     munmap_refuses = false;
-    etl__free(&memory, small, 100); /* any block given back is the occasion */
-    assert_counts(&memory, 1 * MIB + 128, 128, 5);
+    etl__free_large(&memory, large, 100); /* any large block given back is the occasion */
+    assert_counts(&memory, 1 * MIB, 0, 5);
 
     munmap_refuses = true;
     etl__free(&memory, blocks[2], 1 * MIB);
@@ -366,10 +395,10 @@ static void test_munmap_refused(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_block),     cmocka_unit_test(test_kept_by_class),
-        cmocka_unit_test(test_zeroed),        cmocka_unit_test(test_left),
-        cmocka_unit_test(test_refused),       cmocka_unit_test(test_grow),
-        cmocka_unit_test(test_random),        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_munmap_refused)};
+        cmocka_unit_test(test_one_block), cmocka_unit_test(test_kept_by_class),
+        cmocka_unit_test(test_large),     cmocka_unit_test(test_zeroed),
+        cmocka_unit_test(test_left),      cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_grow),      cmocka_unit_test(test_random),
+        cmocka_unit_test(test_threads),   cmocka_unit_test(test_munmap_refused)};
     return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }

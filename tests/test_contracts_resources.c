@@ -109,7 +109,8 @@ static int ignore(void *context, etl_slice key, etl_slice value) {
     return 0;
 }
 
-static void check_peak(size_t limit, size_t size, int threads, etl_access access) {
+/* Says whether it does; all settings are tried, so that a failure shows its pattern. */
+static bool stays_within(size_t limit, size_t size, int threads, etl_access access) {
     struct support_memory memory = {0};
     etl_options options = support_options(limit);
     options.threads = threads;
@@ -125,20 +126,23 @@ static void check_peak(size_t limit, size_t size, int threads, etl_access access
     if (peak > limit + 64 * KIB)
         print_error("limit %zu, values of %zu, threads %d, access %d: peak %llu\n", limit, size,
                     threads, (int)access, (unsigned long long)peak);
-    assert_true(peak <= limit + 64 * KIB);
-    assert_true(atomic_load(&memory.bytes_peak) <= limit + 64 * KIB);
+    bool within = peak <= limit + 64 * KIB && atomic_load(&memory.bytes_peak) <= limit + 64 * KIB;
     etl_collector_destroy(collector);
     support_memory_check(&memory);
+    return within;
 }
 
 static void memory_stays_within_the_limit(void **state) {
     (void)state;
     static const size_t sizes[] = {0, 1, 30, 120, 1000, 10000, 100000};
+    unsigned failures = 0;
     for (size_t i = 0; i < COUNT_OF(sizes); i++)
         for (int threads = ETL_THREADS_NONE; threads <= 2; threads++)
-            check_peak(MIB, sizes[i], threads, (etl_access)((i + (size_t)(threads + 1)) % 2));
-    check_peak(8 * MIB, 30, 1, ETL_ACCESS_MMAP);
-    check_peak(8 * MIB, 30, 2, ETL_ACCESS_READ);
+            for (int access = ETL_ACCESS_MMAP; access <= ETL_ACCESS_READ; access++)
+                failures += !stays_within(MIB, sizes[i], threads, (etl_access)access);
+    failures += !stays_within(8 * MIB, 30, 1, ETL_ACCESS_MMAP);
+    failures += !stays_within(8 * MIB, 30, 2, ETL_ACCESS_READ);
+    assert_int_equal(failures, 0);
 }
 
 /* ---- Pairs larger than the limit */
@@ -233,6 +237,7 @@ static void nothing_touches_the_disk_until_something_spills(void **state) {
 
 static void load_reset_and_destroy_give_every_block_back(void **state) {
     (void)state;
+    SKIP_WITHOUT_PROC();
     size_t descriptors = support_descriptors(), threads = support_threads();
     for (int access = ETL_ACCESS_MMAP; access <= ETL_ACCESS_READ; access++) {
         etl_options options = support_options(MIB);
@@ -259,6 +264,7 @@ static void load_reset_and_destroy_give_every_block_back(void **state) {
 
 static void mapped_runs_hold_no_descriptor(void **state) {
     (void)state;
+    SKIP_WITHOUT_PROC();
     etl_options options = support_options(MIB);
     etl_collector *collector = create(&options);
     size_t descriptors = support_descriptors();
@@ -315,6 +321,7 @@ static bool spills_into(const etl_options *options, const char *directory) {
 
 static void a_relative_directory_is_made_absolute_at_create(void **state) {
     (void)state;
+    SKIP_WITHOUT_PROC();
     const char *inner = support_path("inner");
     assert_int_equal(mkdir(inner, 0700), 0);
     char before[1024];
@@ -337,6 +344,7 @@ static void a_relative_directory_is_made_absolute_at_create(void **state) {
 
 static void tmpdir_is_the_default(void **state) {
     (void)state;
+    SKIP_WITHOUT_PROC();
     const char *set = getenv("TMPDIR");
     char *before = set != NULL ? strdup(set) : NULL;
     etl_options options = support_options(MIB);

@@ -95,8 +95,9 @@ struct etl__segment *etl__arena_take(struct etl__arena *arena, size_t needed, si
     size_t size = wanted > most ? round_down(most) : wanted;
     if (size < least)
         size = least;
-    if (!etl__arena_make_room(arena, size)) {
-        size = round_down(etl__memory_left(arena->memory));
+    if (!etl__arena_make_room(arena, size + arena->reserve)) {
+        size_t left = etl__memory_left(arena->memory);
+        size = left > arena->reserve ? round_down(left - arena->reserve) : 0;
         if (size < least)
             return NULL;
     }

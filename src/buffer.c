@@ -40,7 +40,8 @@ void etl__buffer_init(struct etl__buffer *buffer, struct etl__arena *arena, size
 }
 
 void etl__buffer_clear(struct etl__buffer *buffer) {
-    if (buffer->index_capacity / 16 > buffer->pairs) /* the index of a much larger round */
+    if (buffer->pairs != 0 &&
+        buffer->index_capacity / 16 > buffer->pairs) /* the index of a much larger round */
         etl__buffer_drop_index(buffer);
     etl__arena_give(buffer->arena, buffer->segments);
     buffer->segments = NULL;

@@ -191,7 +191,10 @@ int etl__output_next(struct etl__output *output, const struct etl__pair **pair,
             return etl__merge_same_as_next(merge) ? gather_group(output, *pair, pair, error)
                                                   : ETL_OK;
         case ETL_REJECT:
-            return etl__merge_same_as_before(merge) ? refuse(*pair, error) : ETL_OK;
+            if (!etl__merge_same_as_before(merge))
+                return ETL_OK;
+            merge->failed = refuse(*pair, error);
+            return merge->failed;
         case ETL_KEEP_ALL:
         default:
             return ETL_OK;

@@ -61,9 +61,20 @@ int etl__open_merge(struct etl__merge *merge, etl_collector *const *collectors, 
     return status;
 }
 
+/* Progress is told for the first collector; any of them may be cancelled. */
+static int tick(etl_collector *const *collectors, size_t count) {
+    struct etl__error *error = &collectors[0]->error;
+    for (size_t i = 1; i < count; i++)
+        if (atomic_load_explicit(&collectors[i]->store.cancel, memory_order_relaxed) != 0)
+            return etl__fail(error, ETL_E_CANCELLED, "collector %zu was cancelled", i);
+    return etl__watch_tick(&collectors[0]->store.watch, error);
+}
+
 /* All pairs to the callback; ETL_OK after the last one. */
-static int deliver(struct etl__output *output, struct etl__watch *watch, etl_load_fn *load,
-                   void *context, struct etl__error *error) {
+static int deliver(struct etl__output *output, etl_collector *const *collectors, size_t count,
+                   etl_load_fn *load, void *context) {
+    struct etl__error *error = &collectors[0]->error;
+    etl_progress *progress = &collectors[0]->store.watch.state;
     const struct etl__pair *pair;
     uint64_t ticked = 0, bytes = 0;
     int status;
@@ -75,9 +86,9 @@ static int deliver(struct etl__output *output, struct etl__watch *watch, etl_loa
             return etl__fail_callback(error, answer, "load");
         if (ETL__UNLIKELY(output->merge->delivered - ticked >= TICK_PAIRS)) {
             ticked = output->merge->delivered;
-            watch->state.pairs_done = ticked;
-            watch->state.bytes_done = bytes;
-            ETL__TRY(etl__watch_tick(watch, error));
+            progress->pairs_done = ticked;
+            progress->bytes_done = bytes;
+            ETL__TRY(tick(collectors, count));
         }
     }
     return status == ETL_END ? ETL_OK : status;
@@ -95,7 +106,7 @@ static int load_entered(etl_collector *const *collectors, size_t count, etl_load
     for (size_t i = 0; i < merge.provider_count; i++)
         pairs += merge.providers[i]->pairs;
     etl__watch_enter(&store->watch, ETL_LOADING, 0, pairs, 0, 0);
-    int status = deliver(&output, &store->watch, load, context, &first->error);
+    int status = deliver(&output, collectors, count, load, context);
     etl__output_close(&output);
     etl__merge_close(&merge);
     atomic_fetch_add(&store->merge_ns, etl__os_now_ns() - began);

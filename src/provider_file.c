@@ -417,14 +417,13 @@ static void file_close(struct etl__provider *provider) {
     etl__free(file->memory, file, sizeof *file);
 }
 
-/* Two buffers of at least two blocks each; one is enough for a run that fits it. */
+/* Two buffers of at least two blocks each; one is enough for a run that fits it. Of few sizes, so
+ * that those of the merge before serve again. */
 static int open_buffers(struct file_provider *file, size_t buffer_size, struct etl__error *error) {
-    uint64_t blocks = buffer_size / BLOCK > 2 ? buffer_size / BLOCK : 2;
-    int count = 2;
-    if (file->run->footer.blocks <= blocks) {
-        blocks = file->run->footer.blocks;
-        count = 1;
-    }
+    uint64_t most = buffer_size / BLOCK, blocks = 2;
+    while (2 * blocks <= most && blocks < file->run->footer.blocks)
+        blocks *= 2;
+    int count = blocks < file->run->footer.blocks ? 2 : 1;
     file->buffer_size = (size_t)blocks * BLOCK;
     for (int i = 0; i < count; i++) {
         file->halves[i].data = etl__alloc(file->memory, file->buffer_size);

@@ -16,11 +16,10 @@
 enum {
     MOST_WIDTH = 1024,
     PER_SOURCE = 1200, /* bytes that any run takes in a merge */
-    LEAST_BUFFER = 2 * ETL__RUN_BLOCK,
     MOST_BUFFER = 256 * 1024,
     PER_RUN = 2048, /* bytes of the limit for each run alive; it takes some 200 */
     LEAST_MAPPED = 64,
-    MOST_MAPPED = 4096,
+    MOST_MAPPED = 2048,
     LEAST_DESCRIPTORS = 4,
     MOST_DESCRIPTORS = 512,
     LEAST_RELEASE = 64 * 1024,
@@ -92,28 +91,38 @@ static size_t count_read(const struct etl__runs *runs) {
 /* What the buffers of a run that is read have to hold, each: its largest record, begun in one
  * block and ended in another. */
 static size_t least_buffer(const struct etl__run *run) {
-    uint64_t size = run->footer.record_most + 2 * (uint64_t)ETL__RUN_BLOCK;
-    return size > SIZE_MAX / 4 ? SIZE_MAX / 4 : clamp((size_t)size, LEAST_BUFFER, SIZE_MAX);
+    uint64_t blocks = 2, needed = run->footer.record_most / ETL__RUN_BLOCK + 2;
+    while (blocks < needed) /* a power of two, as the provider has it */
+        blocks *= 2;
+    return blocks > SIZE_MAX / 4 / ETL__RUN_BLOCK ? SIZE_MAX / 4 : (size_t)blocks * ETL__RUN_BLOCK;
+}
+
+/* What the most demanding run takes in a merge. */
+static size_t most_needed(const struct etl__runs *runs) {
+    size_t most = PER_SOURCE;
+    for (size_t i = 0; i < runs->count; i++) {
+        const struct etl__run *run = runs->items[i].run;
+        size_t buffers = run->map == NULL ? 2 * least_buffer(run) : 0;
+        most = buffers + PER_SOURCE > most ? buffers + PER_SOURCE : most;
+    }
+    return most;
+}
+
+bool etl__runs_outgrow_reserve(const struct etl__runs *runs) {
+    return runs->target->access != ETL_ACCESS_READ || 2 * most_needed(runs) > runs->read_memory;
 }
 
 /* Memory for merging: what is left now; or where runs are always read, what was set aside for it,
  * so that each round finds the same. */
 static size_t merge_memory(const struct etl__runs *runs) {
     size_t left = etl__memory_left(runs->target->memory);
-    return runs->target->access == ETL_ACCESS_READ && left > runs->read_memory ? runs->read_memory
-                                                                               : left;
+    return !etl__runs_outgrow_reserve(runs) && left > runs->read_memory ? runs->read_memory : left;
 }
 
 size_t etl__runs_width(const struct etl__runs *runs) {
     if (runs->merge_width != 0)
         return runs->merge_width;
-    size_t each = PER_SOURCE;
-    for (size_t i = 0; i < runs->count; i++) {
-        const struct etl__run *run = runs->items[i].run;
-        size_t buffers = run->map == NULL ? 2 * least_buffer(run) : 0;
-        each = buffers + PER_SOURCE > each ? buffers + PER_SOURCE : each;
-    }
-    return clamp(merge_memory(runs) / each, 2, MOST_WIDTH);
+    return clamp(merge_memory(runs) / most_needed(runs), 2, MOST_WIDTH);
 }
 
 int etl__runs_open_provider(const struct etl__runs *runs, size_t index, size_t together,

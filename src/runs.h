@@ -51,6 +51,9 @@ size_t etl__runs_reduce_to(const struct etl__runs *runs);
 /* The most sources that can be merged at once with the memory that is left now. */
 size_t etl__runs_width(const struct etl__runs *runs);
 
+/* Does a merge need memory beyond what is set aside for it? */
+bool etl__runs_outgrow_reserve(const struct etl__runs *runs);
+
 /* Merge neighbours, etl__runs_width at once, until at most `most` are left. Where regions that are
  * still in memory lie between runs, more may be left. */
 int etl__runs_reduce(struct etl__runs *runs, size_t most, struct etl__error *error);

@@ -19,6 +19,7 @@ enum {
     LEAST_WRITE_BUFFER = 32 * 1024,
     MOST_WRITE_BUFFER = 256 * 1024,
     MOST_MERGE_RESERVE = 2 * 1024 * 1024,
+    WRITER_STATE = 12 * 1024,
     LEAST_REGION = 128 * 1024,
     BOOK_KEEPING = 32 * 1024, /* lists of runs and extents, names, the regions themselves */
     MOST_FOLD = 4 * 1024 * 1024
@@ -39,14 +40,13 @@ static size_t plan_memory(struct etl__store *store, size_t limit, unsigned *thre
     bool reads = store->target.access == ETL_ACCESS_READ;
     size_t merging = reads ? limit / 4 : clamp(limit / 16, 0, MOST_MERGE_RESERVE);
     store->runs.read_memory = store->arena.reserve = merging;
-    size_t fixed =
-        store->scratch_most * sizeof(struct etl__entry) + store->arena.reserve + sizeof *store;
-    /* Each thread holds a write buffer, and wants a region that is worth a run. */
-    size_t each = write_buffer + write_buffer / 8 + LEAST_REGION;
-    size_t most_threads = (limit - fixed) / each;
+    size_t fixed = store->scratch_most * sizeof(struct etl__entry) + merging + BOOK_KEEPING;
+    /* Each thread holds a writer, and wants a region that is worth a run. */
+    size_t writer = write_buffer + WRITER_STATE;
+    size_t most_threads = (limit - fixed) / (writer + LEAST_REGION);
     if (*threads != 0 && *threads + 1 > most_threads)
         *threads = most_threads > 1 ? (unsigned)most_threads - 1 : 0;
-    return limit - fixed - (*threads + 1) * (write_buffer + write_buffer / 8);
+    return limit - fixed - (*threads + 1) * writer;
 }
 
 static int make_regions(struct etl__store *store, size_t share, size_t count,
@@ -394,7 +394,7 @@ static int fit_width(struct etl__store *store, struct etl__error *error) {
     size_t sources = etl__store_sources(store), in_memory = sources - runs->count;
     if (runs->count <= 1 || sources <= etl__runs_width(runs))
         return ETL_OK;
-    if (in_memory != 0 && runs->merge_width == 0 && store->target.access != ETL_ACCESS_READ) {
+    if (in_memory != 0 && runs->merge_width == 0 && etl__runs_outgrow_reserve(runs)) {
         ETL__TRY(etl__store_flush(store, error));
         etl__arena_make_room(&store->arena, store->memory.limit / 2);
         in_memory = 0;

@@ -198,6 +198,7 @@ static void test_fold_is_bounded(void **unused) {
  * group begins anew. */
 static void test_reduce_fails(void **unused) {
     (void)unused;
+    static const uint8_t last[] = "z";
     static const int answers[] = {
         1, -1, 42, INT32_MIN, INT32_MAX, ETL_END, ETL_E_CANCELLED, ETL_E_IO, ETL__E_CALLBACK};
     struct prng prng;
@@ -227,6 +228,15 @@ static void test_reduce_fails(void **unused) {
             }
             reducing.fail_at = 0;
             assert_outputs(&output, &expected, 1, expected.count);
+            assert_status(&output, ETL_END);
+            /* A seek forgets the group. */
+            assert_int_equal(etl__output_seek(&output, NULL, 0, &ground.error), ETL_OK);
+            assert_outputs(&output, &expected, 0, 1);
+            reducing.calls = 0;
+            reducing.fail_at = 1;
+            assert_status(&output, ETL__E_CALLBACK);
+            assert_int_equal(etl__output_seek(&output, last, 1, &ground.error), ETL_OK);
+            assert_outputs(&output, &expected, 2, 3);
             assert_status(&output, ETL_END);
             etl__output_close(&output);
             etl__merge_close(&merge);

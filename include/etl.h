@@ -7,22 +7,24 @@
  *
  * The order of calls:
  *
- *     etl_collector_create -> etl_collect* -> etl_load | etl_iter_open, etl_iter_next*,
- * etl_iter_close
+ *     etl_collector_create -> etl_collect* -> etl_load
+ *                                           | etl_iter_open, etl_iter_next*, etl_iter_close
  *                          -> etl_reset (or go on collecting) -> etl_collector_destroy
  *
  * Order    Keys ascend bytewise (memcmp, then the shorter first). Equal keys come in the order in
- * which they were collected, or by value with etl_options.order_values. Any other order is an
- * encoding of the key. Output   A function of the input alone: the same bytes for every memory
- * limit, thread count, merge width and access. Failure  Every function that can fail returns a
- * status. A failed call changes nothing: the pair that was refused is not in, all earlier ones
- * are. Free some space and call again. Only ETL_E_CORRUPT is final, for that run. Threads  One
- * collector is used by one thread at a time (opening and closing an iterator counts as using it);
- *          different collectors by different threads freely. Callbacks run on the caller's thread
- * and may not call into the same collector. There is no global state, nothing happens at load
- * time, no signal handler is installed. fork     In a child process the only legal call on an
- * inherited collector is etl_collector_destroy, which returns at once; the parent's collector is
- * not affected.
+ *          which they were collected, or by value with etl_options.order_values. Any other order
+ *          is an encoding of the key.
+ * Output   A function of the input alone: the same bytes for every memory limit, thread count,
+ *          merge width and access.
+ * Failure  Every function that can fail returns a status. A failed call changes nothing: the pair
+ *          that was refused is not in, all earlier ones are. Free some space and call again. Only
+ *          ETL_E_CORRUPT is final, for that run.
+ * Threads  One collector is used by one thread at a time (opening and closing an iterator counts
+ *          as using it); different collectors by different threads freely. Callbacks run on the
+ *          caller's thread and may not call into the same collector. There is no global state,
+ *          nothing happens at load time, no signal handler is installed.
+ * fork     In a child process the only legal call on an inherited collector is
+ *          etl_collector_destroy, which returns at once; the parent's collector is not affected.
  *
  * The library never prints, exits, aborts or raises a signal. */
 #ifndef LIBETL_ETL_H
@@ -111,9 +113,11 @@ typedef struct etl_options etl_options;
  * copied, except callback contexts and the pool. The temporary directories are checked here, not
  * at the first spill, but nothing is created in them until memory runs out.
  *
- * Returns ETL_OK and the collector in *out, to be given to etl_collector_destroy; or, with *out ==
- * NULL: ETL_E_INVALID  out is NULL or an option is out of range ETL_E_IO       no temporary
- * directory is usable: missing, not a directory, or not writable ETL_E_NOMEM    no memory */
+ * Returns ETL_OK and the collector in *out, to be given to etl_collector_destroy; or, with
+ * *out == NULL:
+ *   ETL_E_INVALID  out is NULL, or an option is out of range
+ *   ETL_E_IO       a temporary directory is missing, not a directory, or not writable
+ *   ETL_E_NOMEM    no memory */
 LIBETL_API int etl_collector_create(etl_collector **out, const etl_options *options);
 
 /* As etl_collector_create, and on failure the reason as text, cut to fit, in message (size bytes;
@@ -130,26 +134,30 @@ LIBETL_API void etl_collector_destroy(etl_collector *collector);
  * another collector.
  *
  * key    any bytes, up to ETL_SIZE_MAX; may be empty. {NULL, 0} is the empty key.
- * value  any bytes, up to ETL_SIZE_MAX; {NULL, 0} is nil, which is kept apart from the empty
- * value.
+ * value  any bytes, up to ETL_SIZE_MAX; {NULL, 0} is nil, which is kept apart from the empty one.
  *
  * May sort and spill when the memory limit is reached, and waits for the disk when the disk is
  * slower than the caller. A pair larger than the memory limit is written through to a run of its
  * own.
  *
  * Returns ETL_OK, or an error after which the collector is as it was before the call (the pair is
- * not in it, all earlier ones are): ETL_E_INVALID    NULL data with a size ETL_E_STATE      an
- * iterator is open, or called from a callback of this collector ETL_E_TOO_LARGE  key or value
- * above ETL_SIZE_MAX ETL_E_NOMEM      no memory ETL_E_NOSPACE    every temporary directory is
- * full, or disk_limit is reached: free space and call again ETL_E_IO         a system call failed:
- * etl_collector_message() says which, on what, and why ETL_E_CANCELLED  etl_cancel() was called
+ * not in it, all earlier ones are):
+ *   ETL_E_INVALID    NULL data with a size
+ *   ETL_E_STATE      an iterator is open, or called from a callback of this collector
+ *   ETL_E_TOO_LARGE  key or value above ETL_SIZE_MAX
+ *   ETL_E_NOMEM      no memory
+ *   ETL_E_NOSPACE    every temporary directory is full, or disk_limit is reached: free space and
+ *                    call again
+ *   ETL_E_IO         a system call failed: etl_collector_message() says which, on what, and why
+ *   ETL_E_CANCELLED  etl_cancel() was called
  *   other            what the reduce callback returned, while a run was folded */
 LIBETL_API int etl_collect(etl_collector *collector, etl_slice key, etl_slice value);
 
 /* Add one pair by writing it in place: *key and *value point to key_size and value_size bytes
  * inside the collector, to be filled before the next call on it, from which on the pair counts.
  * value == NULL (with value_size 0) makes it nil. A pair larger than the memory limit needs that
- * much memory for as long as it is reserved. Errors: as etl_collect. */
+ * much memory for as long as it is reserved.
+ * Errors: as etl_collect. */
 LIBETL_API int etl_reserve(etl_collector *collector, size_t key_size, size_t value_size,
                            void **key, void **value);
 
@@ -191,8 +199,8 @@ LIBETL_API const char *etl_collector_message(const etl_collector *collector);
 
 typedef struct etl_iter etl_iter;
 
-/* The keys from <= key < to. from.data == NULL: from the first; to.data == NULL: to the last. from
- * > to is empty. */
+/* The keys with from <= key < to. from.data == NULL: from the first; to.data == NULL: to the last.
+ * A range with from above to is empty. */
 typedef struct etl_range {
     etl_slice from;
     etl_slice to;
@@ -212,8 +220,9 @@ LIBETL_API int etl_iter_open_many(etl_iter **out, etl_collector *const *collecto
                                   const etl_range *range);
 
 /* The next pair. ETL_OK and the slices, which live until the next call on this iterator; ETL_END
- * when there are no more (then only a seek brings pairs again); or an error as etl_load. key and
- * value may be NULL where not wanted. */
+ * when there are no more; or an error as etl_load. After ETL_END only a seek brings pairs again,
+ * and likewise after an error other than ETL_E_CANCELLED. key and value may be NULL where not
+ * wanted. */
 LIBETL_API int etl_iter_next(etl_iter *iter, etl_slice *key, etl_slice *value);
 
 /* Move: the next etl_iter_next returns the first pair with a key >= this one. Stays inside the
@@ -278,8 +287,8 @@ typedef int etl_progress_fn(void *context, const etl_progress *progress);
  * means no memory, with ptr untouched. Memory is aligned as malloc's. Must be callable from
  * several threads when threads are used. */
 typedef struct etl_allocator {
-    void *(*resize)(void *context, void *ptr, size_t old_size,
-                    size_t new_size); /* NULL: libc and mmap */
+    /* NULL: libc and mmap */
+    void *(*resize)(void *context, void *ptr, size_t old_size, size_t new_size);
     void *context;
 } etl_allocator;
 
@@ -302,8 +311,7 @@ struct etl_options {
     etl_reduce_fn *reduce; /* for ETL_REDUCE */
     void *reduce_ctx;
     int threads; /* background threads that spill: 0 is one; ETL_THREADS_NONE; or their number, up
-                    to 64. With ETL_REDUCE runs are folded, and so written, on the caller's thread
-                  */
+                    to 64. With ETL_REDUCE runs are folded and written on the caller's thread */
     unsigned merge_width; /* most runs merged at once, 2 or more. Default 0: from memory and system
                              limits */
     etl_access access;    /* default ETL_ACCESS_MMAP */

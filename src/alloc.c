@@ -54,9 +54,9 @@ static size_t class_of(size_t size) {
     return size > ETL__KEPT_MOST ? ETL__KEPT_CLASSES : 4 * (doubling - 1) + quarters;
 }
 
-static size_t class_size(size_t class) {
-    size_t base = (size_t)ETL__KEPT_LEAST << class / 4;
-    return base + class % 4 * (base / 4);
+static size_t class_size(size_t kind) {
+    size_t base = (size_t)ETL__KEPT_LEAST << kind / 4;
+    return base + kind % 4 * (base / 4);
 }
 
 size_t etl__large_cost(const struct etl__memory *memory, size_t size) {
@@ -92,12 +92,12 @@ static void unlock_kept(struct etl__memory *memory) {
     atomic_flag_clear_explicit(&memory->kept_lock, memory_order_release);
 }
 
-static void *take_kept(struct etl__memory *memory, size_t class) {
+static void *take_kept(struct etl__memory *memory, size_t kind) {
     lock_kept(memory);
-    struct etl__kept *block = memory->kept[class];
+    struct etl__kept *block = memory->kept[kind];
     if (block != NULL) {
-        memory->kept[class] = block->next;
-        atomic_fetch_sub_explicit(&memory->kept_bytes, class_size(class), memory_order_relaxed);
+        memory->kept[kind] = block->next;
+        atomic_fetch_sub_explicit(&memory->kept_bytes, class_size(kind), memory_order_relaxed);
     }
     unlock_kept(memory);
     return block;
@@ -120,11 +120,11 @@ void *etl__alloc_large(struct etl__memory *memory, size_t size) {
 }
 
 void *etl__alloc(struct etl__memory *memory, size_t size) {
-    size_t class = class_of(size);
-    if (class >= ETL__KEPT_CLASSES)
+    size_t kind = class_of(size);
+    if (kind >= ETL__KEPT_CLASSES)
         return etl__alloc_large(memory, size);
-    void *block = take_kept(memory, class);
-    return block != NULL ? block : etl__alloc_large(memory, class_size(class));
+    void *block = take_kept(memory, kind);
+    return block != NULL ? block : etl__alloc_large(memory, class_size(kind));
 }
 
 void *etl__alloc_zeroed(struct etl__memory *memory, size_t size) {
@@ -179,26 +179,26 @@ void etl__free_large(struct etl__memory *memory, void *block, size_t size) {
 void etl__free(struct etl__memory *memory, void *block, size_t size) {
     if (block == NULL)
         return;
-    size_t class = class_of(size);
-    if (class >= ETL__KEPT_CLASSES) {
+    size_t kind = class_of(size);
+    if (kind >= ETL__KEPT_CLASSES) {
         etl__free_large(memory, block, size);
         return;
     }
     struct etl__kept *kept = block;
     lock_kept(memory);
-    kept->next = memory->kept[class];
-    memory->kept[class] = kept;
-    atomic_fetch_add_explicit(&memory->kept_bytes, class_size(class), memory_order_relaxed);
+    kept->next = memory->kept[kind];
+    memory->kept[kind] = kept;
+    atomic_fetch_add_explicit(&memory->kept_bytes, class_size(kind), memory_order_relaxed);
     unlock_kept(memory);
 }
 
 void etl__memory_trim(struct etl__memory *memory) {
     if (atomic_load_explicit(&memory->kept_bytes, memory_order_relaxed) == 0)
         return;
-    for (size_t class = 0; class < ETL__KEPT_CLASSES; class ++) {
+    for (size_t kind = 0; kind < ETL__KEPT_CLASSES; kind++) {
         void *block;
-        while ((block = take_kept(memory, class)) != NULL)
-            etl__free_large(memory, block, class_size(class));
+        while ((block = take_kept(memory, kind)) != NULL)
+            etl__free_large(memory, block, class_size(kind));
     }
 }
 

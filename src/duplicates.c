@@ -94,8 +94,9 @@ static int keep_value(struct etl__output *output, const struct etl__pair *pair,
 static int fold(struct etl__output *output, struct etl__error *error) {
     const uint8_t *at = output->values.data;
     for (size_t i = 0; i < output->slice_count; i++) {
-        if (output->slices[i].data != NULL && output->slices[i].size != 0)
-            output->slices[i].data = at;
+        if (output->slices[i].size == 0)
+            continue;
+        output->slices[i].data = at;
         at += output->slices[i].size;
     }
     output->folded.size = 0;

@@ -35,7 +35,8 @@ void etl__output_open(struct etl__output *output, struct etl__memory *memory,
                       struct etl__merge *merge, const struct etl__rules *rules);
 void etl__output_close(struct etl__output *output);
 
-/* Continue before the first pair with a key >= this one, which may be the one handed out last. */
+/* Continue before the first pair with a key >= this one, which must not lie in what was handed out:
+ * providers overwrite that. */
 int etl__output_seek(struct etl__output *output, const uint8_t *key, size_t size,
                      struct etl__error *error);
 

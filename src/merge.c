@@ -100,6 +100,11 @@ ETL__NOINLINE static bool wins_tie(const struct etl__merge *merge, uint32_t a, u
     return a_wins;
 }
 
+static ETL__NOINLINE int out_of_order(const struct etl__player *player, struct etl__error *error) {
+    return etl__fail(error, ETL_E_CORRUPT, "merging: keys out of order in a run of %llu pairs",
+                     (unsigned long long)player->provider->pairs);
+}
+
 /* Read the pair behind the current one, and make its code against it. */
 static inline int read_next(const struct etl__merge *merge, uint32_t index,
                             struct etl__error *error) {
@@ -143,6 +148,9 @@ static int enter_chain(struct etl__merge *merge, uint32_t index, uint32_t first,
             const struct etl__pair *now = &player->current;
             size_t limit = before->key_size < now->key_size ? before->key_size : now->key_size;
             shared = etl__key_common(before->key, now->key, 0, limit);
+            if (shared == limit ? before->key_size >= now->key_size
+                                : before->key[shared] > now->key[shared])
+                return out_of_order(player, error);
         }
         *code = code_of(&player->current, shared);
         return read_next(merge, index, error);
@@ -271,9 +279,8 @@ int etl__merge_next(struct etl__merge *merge, const struct etl__pair **pair,
     else
         status = prime(merge, error);
     if (ETL__LIKELY(status == ETL_OK)) {
-        const struct etl__player *player = &merge->players[merge->winner];
         if (ETL__LIKELY(merge->winner_code != CODE_END)) {
-            *pair = &player->current;
+            *pair = &merge->players[merge->winner].current;
             merge->delivered++;
             return ETL_OK;
         }

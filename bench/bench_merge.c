@@ -8,6 +8,7 @@
  * right too is looked at once, outside the timing. */
 #include "bench.h"
 #include "merge.h"
+#include "provider_file.h"
 #include "run_writer.h"
 #include "workload.h"
 

@@ -9,6 +9,7 @@
  * which is the least that a checking reader can do. */
 #include "bench.h"
 #include "crc32c.h"
+#include "provider_file.h"
 #include "run_writer.h"
 
 #include <unistd.h>

@@ -30,6 +30,7 @@ static int choose_reserve(int descriptor, uint64_t offset, uint64_t size) {
 #define etl__os_temp_open choose_file
 #define etl__os_allocate  choose_reserve
 #include "run_writer.c"
+#include "provider_file.h"
 #undef etl__os_temp_open
 #undef etl__os_allocate
 

@@ -13,7 +13,7 @@
  *
  * Order    Keys ascend bytewise (memcmp, then the shorter first). Equal keys come in the order in
  *          which they were collected, or by value with etl_options.order_values. Any other order
- *          is an encoding of the key.
+ *          is an encoding of the key: unsigned numbers as big-endian bytes, for instance.
  * Output   A function of the input alone: the same bytes for every memory limit, thread count,
  *          merge width and access.
  * Failure  Every function that can fail returns a status. A failed call changes nothing: the pair
@@ -183,7 +183,7 @@ LIBETL_API int etl_load(etl_collector *collector, etl_load_fn *load, void *conte
 
 /* As etl_load, over several collectors as if their pairs had been collected in one: the first
  * collector's first among equal keys. They must agree on duplicates and order_values. All are
- * consumed on success, none otherwise. */
+ * consumed on success, none otherwise. No collector may be given twice. */
 LIBETL_API int etl_load_many(etl_collector *const *collectors, size_t count, etl_load_fn *load,
                              void *context);
 
@@ -191,8 +191,9 @@ LIBETL_API int etl_load_many(etl_collector *const *collectors, size_t count, etl
  * Errors: ETL_E_STATE (an iterator is open, or called from a callback of this collector). */
 LIBETL_API int etl_reset(etl_collector *collector);
 
-/* What failed last on this collector: operation, path, sizes and the system's error. Never NULL;
- * empty when nothing has failed. Valid until the next call on the collector. */
+/* What failed last on this collector: operation, path, sizes and the system's error. Success does
+ * not clear it. Never NULL; empty when nothing has failed. Valid until the next call on the
+ * collector. */
 LIBETL_API const char *etl_collector_message(const etl_collector *collector);
 
 /* ---- Iterating */
@@ -241,7 +242,7 @@ typedef enum etl_duplicates {
     ETL_KEEP_FIRST,   /* the first collected */
     ETL_KEEP_LAST,    /* the last collected */
     ETL_APPEND, /* one pair: the values concatenated in collection order; nil adds nothing; all nil
-                   stays nil */
+                   stays nil. A joined value takes memory beside the limit */
     ETL_REDUCE, /* one pair: the values folded by etl_options.reduce */
     ETL_REJECT  /* a second pair with one key is ETL_E_DUPLICATE from load or iteration */
 } etl_duplicates;
@@ -304,7 +305,8 @@ struct etl_options {
                             buffers. Default 256 MiB; below 1 MiB counts as 1 MiB; SIZE_MAX is
                             allowed */
     const char *const *temp_dirs; /* NULL-terminated; the next is used when one is full.
-                                     Default $TMPDIR, else /var/tmp, else /tmp */
+                                     Default $TMPDIR if that is set and not empty, else
+                                     /var/tmp, else /tmp */
     uint64_t disk_limit; /* bytes of live runs; exact to one write buffer. Default 0: no limit */
     etl_duplicates duplicates; /* default ETL_KEEP_ALL */
     bool order_values;     /* equal keys by value bytes (nil first) instead of collection order */
@@ -375,7 +377,7 @@ LIBETL_API int etl_split(etl_collector *const *collectors, size_t count, size_t 
 
 /* The smallest key after all keys that begin with prefix, written to end (room for prefix.size
  * bytes); *end_size is at most prefix.size. ETL_END with *end_size 0 when there is none (the
- * prefix is empty or all 0xFF): the range is open. */
+ * prefix is empty or all 0xFF): the range is open, so leave its to.data NULL. */
 LIBETL_API int etl_prefix_end(etl_slice prefix, void *end, size_t *end_size);
 
 /* Gives the next pair of a source: ETL_OK; ETL_END when there are no more; any other value stops

@@ -13,9 +13,8 @@
 enum {
     FIRST_SEGMENT = 16 * 1024,
     LARGEST_SEGMENT = 16 * 1024 * 1024,
-    LEAST_GRANT = 4 * 1024, /* of the limit: less is not worth another step */
-    LEAST_SPARE = 1024,     /* of room left behind: less is not kept */
-    WALK_AHEAD = 1024,      /* bytes of prefetch */
+    LEAST_SPARE = 1024, /* of room left behind: less is not kept */
+    WALK_AHEAD = 1024,  /* bytes of prefetch */
 };
 
 static size_t index_bytes(size_t entries) {
@@ -43,6 +42,8 @@ void etl__buffer_clear(struct etl__buffer *buffer) {
     if (buffer->pairs != 0 &&
         buffer->index_capacity / 16 > buffer->pairs) /* the index of a much larger round */
         etl__buffer_drop_index(buffer);
+    etl__free(buffer->arena->memory, buffer->partition, sizeof *buffer->partition);
+    buffer->partition = NULL;
     etl__arena_give(buffer->arena, buffer->segments);
     buffer->segments = NULL;
     buffer->at = buffer->end = buffer->room_end = NULL;
@@ -95,30 +96,35 @@ static bool reserve_extent(struct etl__buffer *buffer) {
                      buffer->extent_count + 2, sizeof *buffer->extents);
 }
 
-/* What of the buffer's limit neither segments nor the index of the pairs so far take. */
-static size_t unused_limit(const struct etl__buffer *buffer) {
-    size_t used = buffer->held +
-                  etl__large_cost(buffer->arena->memory, index_bytes((size_t)buffer->pairs + 1));
+/* What ordering the pairs so far, and one more, will take. */
+static size_t order_bytes(const struct etl__buffer *buffer) {
+    if (buffer->partition != NULL)
+        return etl__partition_order_bytes(buffer->partition) + index_bytes(buffer->index_capacity);
+    return etl__large_cost(buffer->arena->memory, index_bytes((size_t)buffer->pairs + 1));
+}
+
+/* What of the buffer's limit neither segments nor that take. */
+size_t etl__buffer_unused_limit(const struct etl__buffer *buffer) {
+    size_t used = buffer->held + order_bytes(buffer);
     return used < buffer->limit ? buffer->limit - used : 0;
 }
 
-/* What the collector as a whole may still take, once this index has grown as it will. */
-static size_t unused_memory(const struct etl__buffer *buffer) {
+/* What the collector as a whole may still take, once that is taken. */
+size_t etl__buffer_unused_memory(const struct etl__buffer *buffer) {
     const struct etl__memory *memory = buffer->arena->memory;
-    size_t index = index_bytes((size_t)buffer->pairs + 1);
-    size_t has = index_bytes(buffer->index_capacity);
-    size_t left = etl__memory_left(memory) + buffer->arena->waiting_bytes + has;
-    index += buffer->arena->reserve;
-    return left > index ? left - index : 0;
+    size_t wanted = order_bytes(buffer) + buffer->arena->reserve;
+    size_t left = etl__memory_left(memory) + buffer->arena->waiting_bytes +
+                  index_bytes(buffer->index_capacity);
+    return left > wanted ? left - wanted : 0;
 }
 
 /* Move `end` on inside the room, as far as the limit allows whatever the records' size: 2 bytes of
  * record may bring 16 of index. */
 static bool grant(struct etl__buffer *buffer, size_t size) {
     size_t room = (size_t)(buffer->room_end - buffer->at);
-    size_t limit = unused_limit(buffer), memory = unused_memory(buffer);
+    size_t limit = etl__buffer_unused_limit(buffer), memory = etl__buffer_unused_memory(buffer);
     size_t unused = limit < memory ? limit : memory;
-    if (room < size || unused < LEAST_GRANT)
+    if (room < size || unused < ETL__LEAST_GRANT)
         return false;
     size_t granted = unused / 8 > size ? unused / 8 : size;
     buffer->end = buffer->at + (granted < room ? granted : room);
@@ -171,18 +177,18 @@ static bool is_numbered_full(const struct etl__buffer *buffer) {
 int etl__buffer_extend(struct etl__buffer *buffer, size_t size) {
     if (grant(buffer, size))
         return ETL_OK;
-    size_t limit = unused_limit(buffer), memory = unused_memory(buffer);
-    if (limit < LEAST_GRANT || is_numbered_full(buffer))
+    size_t limit = etl__buffer_unused_limit(buffer), memory = etl__buffer_unused_memory(buffer);
+    if (limit < ETL__LEAST_GRANT || is_numbered_full(buffer))
         return ETL_END;
-    if (memory < LEAST_GRANT || !reserve_extent(buffer))
+    if (memory < ETL__LEAST_GRANT || !reserve_extent(buffer))
         return ETL_E_NOMEM;
     if (use_spare(buffer, size) && grant(buffer, size))
         return ETL_OK;
     bool own = size > buffer->growth / 2;
     size_t least = etl__arena_segment_size(size);
-    if (least > limit - LEAST_GRANT / 2)
+    if (least > limit - ETL__LEAST_GRANT / 2)
         return ETL_END;
-    size_t most = (limit < memory ? limit : memory) - LEAST_GRANT / 2;
+    size_t most = (limit < memory ? limit : memory) - ETL__LEAST_GRANT / 2;
     /* A segment that waits may be larger than any that is made: it would take more slots than are
      * left for it. */
     size_t largest = least > LARGEST_SEGMENT ? least : LARGEST_SEGMENT;
@@ -213,6 +219,8 @@ bool etl__buffer_extend_over_limit(struct etl__buffer *buffer, size_t size) {
 }
 
 uint64_t etl__buffer_record_bytes(const struct etl__buffer *buffer) {
+    if (buffer->partition != NULL)
+        return etl__partition_bytes(buffer->partition);
     if (buffer->extent_count == 0)
         return 0;
     uint64_t bytes = 0;
@@ -271,6 +279,11 @@ int etl__buffer_seal(struct etl__buffer *buffer, const struct etl__sort *sort,
                      struct etl__error *error) {
     if (buffer->sealed)
         return ETL_OK;
+    if (buffer->partition != NULL) { /* whoever reads it orders bucket by bucket */
+        etl__partition_close(buffer->partition);
+        buffer->sealed = true;
+        return ETL_OK;
+    }
     buffer->filled = buffer->extent_count;
     if (buffer->extent_count != 0) {
         struct etl__extent *open = &buffer->extents[buffer->extent_count - 1];

@@ -10,6 +10,7 @@
 
 #include "arena.h"
 #include "copy.h"
+#include "partition.h"
 #include "record.h"
 #include "sort.h"
 
@@ -21,6 +22,9 @@ struct etl__extent {
     uint8_t *data;
     size_t size;
 };
+
+/* Bytes of a limit: with less left a buffer counts as full. */
+enum { ETL__LEAST_GRANT = 4 * 1024 };
 
 enum { ETL__ASCENDING = 1, ETL__DESCENDING = 2 };
 
@@ -36,6 +40,8 @@ struct etl__buffer {
     bool sealed;
     uint64_t pairs;
 
+    struct etl__partition
+        *partition; /* not NULL: the records lie in its buckets, not in extents */
     struct etl__arena *arena;
     struct etl__segment *segments;
     uint8_t *room_end;          /* the end of the room that at runs in */
@@ -66,6 +72,11 @@ void etl__buffer_clear(struct etl__buffer *buffer);
  * limit, or ETL_E_NOMEM when memory is short before that. */
 int etl__buffer_extend(struct etl__buffer *buffer, size_t size);
 
+/* What the buffer's limit, and what the collector's, have left beside what ordering the pairs will
+ * take. */
+size_t etl__buffer_unused_limit(const struct etl__buffer *buffer);
+size_t etl__buffer_unused_memory(const struct etl__buffer *buffer);
+
 /* Room for one record above the limit. */
 bool etl__buffer_extend_over_limit(struct etl__buffer *buffer, size_t size);
 
@@ -80,6 +91,27 @@ void etl__buffer_drop_index(struct etl__buffer *buffer);
  * before. */
 int etl__buffer_seal(struct etl__buffer *buffer, const struct etl__sort *sort,
                      struct etl__error *error);
+
+/* ---- Buckets: deal.c */
+
+/* Worth dealing to buckets: large enough, of small records, in no order? */
+bool etl__buffer_is_sample(const struct etl__buffer *buffer);
+
+/* Take what was collected so far as a sample, and deal it and all that follows to buckets; the
+ * splitters are kept in *splitters for the next buffer. ETL_END, with nothing changed, where the
+ * keys are too much alike or memory is short; ETL_E_CANCELLED. */
+int etl__buffer_deal(struct etl__buffer *buffer, const struct etl__sort *sort,
+                     struct etl__splitters *splitters, struct etl__error *error);
+
+/* Deal an empty buffer's pairs by splitters chosen before; false, and it is a plain one, without
+ * memory. */
+bool etl__buffer_deal_as_before(struct etl__buffer *buffer,
+                                const struct etl__splitters *splitters);
+
+/* As etl__buffer_extend, for a dealt buffer's bucket. */
+int etl__buffer_extend_bucket(struct etl__buffer *buffer, uint32_t bucket, size_t size);
+
+/* ---- Placing records */
 
 /* A key came to stand at `key` behind all others. */
 static inline void etl__buffer_note_order(struct etl__buffer *buffer, const uint8_t *key,
@@ -107,6 +139,33 @@ static inline uint8_t *etl__buffer_place(struct etl__buffer *buffer, size_t key_
     buffer->last_record = buffer->at;
     uint8_t *key = etl__record_write_head(buffer->at, key_size, value_code);
     buffer->at = key + key_size + value_size;
+    buffer->sealed = false;
+    return key;
+}
+
+/* Where a record of `size` bytes with this key goes: at bucket->at, where bucket is not NULL, else
+ * at buffer->at. False when there is no room. */
+static inline bool etl__buffer_has_room(struct etl__buffer *buffer, const uint8_t *key,
+                                        size_t key_size, size_t size,
+                                        struct etl__bucket **bucket) {
+    struct etl__partition *partition = buffer->partition;
+    if (partition == NULL) {
+        *bucket = NULL;
+        return size <= (size_t)(buffer->end - buffer->at);
+    }
+    *bucket = &partition->buckets[etl__splitters_find(&partition->splitters, key, key_size)];
+    return size <= (size_t)((*bucket)->end - (*bucket)->at);
+}
+
+/* Append to a bucket with room, and count. Returns where the key stands. */
+static inline uint8_t *etl__bucket_place(struct etl__buffer *buffer, struct etl__bucket *bucket,
+                                         size_t key_size, uint64_t value_code, size_t value_size) {
+    uint8_t *key = etl__record_write_head(bucket->at, key_size, value_code);
+    bucket->at = key + key_size + value_size;
+    ETL__PREFETCH_WRITE(bucket->at + 64);
+    ETL__PREFETCH_WRITE(bucket->at + 128);
+    bucket->pairs++;
+    buffer->pairs++;
     buffer->sealed = false;
     return key;
 }

@@ -34,12 +34,25 @@ static int check_options(const etl_options *options, struct etl__error *error) {
     return ETL_OK;
 }
 
+/* Is something set that this version does not know? */
+static bool has_unknown(const etl_options *options) {
+    const uint8_t *at = (const uint8_t *)options + sizeof *options;
+    for (size_t i = sizeof *options; i < options->struct_size; i++)
+        if (*at++ != 0)
+            return true;
+    return false;
+}
+
 /* The options in full: a struct of an older header has fewer, and 0 means the default. */
 static int complete_options(etl_options *complete, const etl_options *options,
                             struct etl__error *error) {
     memset(complete, 0, sizeof *complete);
     if (options != NULL) {
         size_t size = options->struct_size;
+        if ((size != 0 && size < sizeof size) || has_unknown(options))
+            return etl__fail(error, ETL_E_INVALID,
+                             "struct_size: %zu, of which this version knows %zu", size,
+                             sizeof *options);
         memcpy(complete, options, size == 0 || size > sizeof *complete ? sizeof *complete : size);
     }
     if (complete->memory_limit == 0)
@@ -130,7 +143,17 @@ static int enter(struct etl_collector *collector, bool iterating) {
     return ETL_OK;
 }
 
+static int check_distinct(etl_collector *const *collectors, size_t count) {
+    for (size_t i = 1; i < count; i++)
+        for (size_t j = 0; j < i; j++)
+            if (collectors[i] == collectors[j])
+                return etl__fail(&collectors[0]->error, ETL_E_INVALID,
+                                 "collectors %zu and %zu are the same", j, i);
+    return ETL_OK;
+}
+
 int etl__enter(etl_collector *const *collectors, size_t count, bool iterating) {
+    ETL__TRY(check_distinct(collectors, count));
     for (size_t i = 0; i < count; i++) {
         int status = enter(collectors[i], iterating);
         if (status == ETL_OK)
@@ -243,19 +266,19 @@ static int check_pair(struct etl_collector *collector, etl_slice key, etl_slice 
 
 /* Everything that may stand before a pair; afterwards there is room for `size` bytes, or ETL_END
  * says that the limit has none for so large a pair. */
-static int prepare_pair(struct etl_collector *collector, size_t size) {
+static int prepare_pair(struct etl_collector *collector, etl_slice key, size_t size) {
     struct etl__store *store = &collector->store;
+    struct etl__bucket *bucket;
     ETL__TRY(etl__enter(&collector, 1, false));
     if ((collector->attention & ETL__ROUND_OVER) != 0)
         etl__begin_round(collector);
-    const struct etl__buffer *buffer = &store->filling->buffer;
     int status = ETL_OK;
-    if (size > (size_t)(buffer->end - buffer->at)) {
+    if (!etl__buffer_has_room(&store->filling->buffer, key.data, key.size, size, &bucket)) {
         etl__watch_enter(&store->watch, ETL_COLLECTING, count_of(&collector->pairs), 0,
                          count_of(&collector->key_bytes) + count_of(&collector->value_bytes), 0);
         status = etl__watch_tick(&store->watch, &collector->error);
         if (status == ETL_OK)
-            status = etl__store_make_room(store, size, &collector->error);
+            status = etl__store_make_room(store, key, size, &collector->error);
     }
     return etl__leave(&collector, 1, status);
 }
@@ -288,8 +311,10 @@ int etl_collect(etl_collector *collector, etl_slice key, etl_slice value) {
     uint64_t code = etl__value_code(value.data == NULL, value.size);
     size_t size = etl__record_head_size(key.size, code) + key.size + value.size;
     struct etl__buffer *buffer = &collector->store.filling->buffer;
-    if (ETL__UNLIKELY(needs_attention(collector) | (size > (size_t)(buffer->end - buffer->at)))) {
-        int status = prepare_pair(collector, size);
+    struct etl__bucket *bucket;
+    if (ETL__UNLIKELY(!etl__buffer_has_room(buffer, key.data, key.size, size, &bucket) ||
+                      needs_attention(collector))) {
+        int status = prepare_pair(collector, key, size);
         if (status == ETL_END) {
             ETL__TRY(write_through(collector, key, value));
             count_pair(collector, key.size, value.size);
@@ -298,14 +323,27 @@ int etl_collect(etl_collector *collector, etl_slice key, etl_slice value) {
         if (status != ETL_OK)
             return status;
         buffer = &collector->store.filling->buffer;
+        (void)etl__buffer_has_room(buffer, key.data, key.size, size, &bucket);
     }
-    uint8_t *to = etl__buffer_place(buffer, key.size, code, value.size);
+    uint8_t *to = bucket == NULL ? etl__buffer_place(buffer, key.size, code, value.size)
+                                 : etl__bucket_place(buffer, bucket, key.size, code, value.size);
     etl__copy(to, key.data, key.size);
     if (value.size != 0)
         etl__copy(to + key.size, value.data, value.size);
-    etl__buffer_commit(buffer, to, key.size);
+    if (bucket == NULL)
+        etl__buffer_commit(buffer, to, key.size);
     count_pair(collector, key.size, value.size);
     return ETL_OK;
+}
+
+/* Room for a pair whose key is not known yet. */
+static int prepare_reserved(struct etl_collector *collector, size_t size) {
+    if (collector->store.may_deal) {
+        ETL__TRY(etl__enter(&collector, 1, false));
+        int status = etl__store_stop_dealing(&collector->store, &collector->error);
+        ETL__TRY(etl__leave(&collector, 1, status));
+    }
+    return prepare_pair(collector, etl_slice_of("", 0), size);
 }
 
 static int make_room_over_limit(struct etl_collector *collector, size_t size) {
@@ -324,7 +362,7 @@ int etl_reserve(etl_collector *collector, size_t key_size, size_t value_size, vo
     ETL__TRY(check_pair(collector, etl_slice_of("", key_size), etl_slice_of("", value_size)));
     uint64_t code = etl__value_code(value == NULL, value_size);
     size_t size = etl__record_head_size(key_size, code) + key_size + value_size;
-    int status = prepare_pair(collector, size);
+    int status = prepare_reserved(collector, size);
     if (status == ETL_END)
         status = make_room_over_limit(collector, size);
     if (status != ETL_OK)

@@ -5,11 +5,11 @@
  * whose key is its own passes through as it is in every mode. Only groups of two and more are
  * copied, to be joined or folded.
  *
- * A group is folded in parts: reduce sees at most FOLD_COUNT values, the first of which may be
- * what it made of earlier ones. */
+ * A group is folded in parts of about fold_bytes, of values or of slices that name them: the first
+ * value that reduce sees may be what it made of earlier ones. */
 #include "duplicates.h"
 
-enum { FOLD_COUNT = 4096, SHOWN_KEY = 48 };
+enum { SHOWN_KEY = 48 };
 
 struct etl__rules etl__rules_for_runs(const struct etl__rules *rules) {
     struct etl__rules early = *rules;
@@ -112,6 +112,12 @@ static int fold(struct etl__output *output, struct etl__error *error) {
     return ETL_OK;
 }
 
+/* Enough for one call of reduce: of slices or of bytes. */
+static bool is_part(const struct etl__output *output) {
+    size_t most = output->rules.fold_bytes, count = output->slice_count;
+    return count > 1 && (count >= most / sizeof *output->slices || output->values.size >= most);
+}
+
 static int fold_group(struct etl__output *output, const struct etl__pair *first,
                       const struct etl__pair **pair, struct etl__error *error) {
     bool more;
@@ -119,8 +125,7 @@ static int fold_group(struct etl__output *output, const struct etl__pair *first,
     output->slice_count = 0;
     do {
         ETL__TRY(keep_value(output, first, error));
-        if (output->slice_count == FOLD_COUNT ||
-            (output->slice_count > 1 && output->values.size >= output->rules.fold_bytes))
+        if (is_part(output))
             ETL__TRY(fold(output, error));
         more = etl__merge_same_as_next(output->merge);
         if (more)

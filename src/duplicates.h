@@ -11,7 +11,7 @@ struct etl__rules {
     bool order_values;
     etl_reduce_fn *reduce;
     void *reduce_ctx;
-    size_t fold_bytes; /* values of one group are folded in parts of about this size */
+    size_t fold_bytes; /* one group is folded in parts of about this size */
 };
 
 /* What holds while runs are written: a pair that later pairs can no longer bring back may be
@@ -35,8 +35,8 @@ void etl__output_open(struct etl__output *output, struct etl__memory *memory,
                       struct etl__merge *merge, const struct etl__rules *rules);
 void etl__output_close(struct etl__output *output);
 
-/* Continue before the first pair with a key >= this one, which must not lie in what was handed out:
- * providers overwrite that. */
+/* Continue before the first pair with a key >= this one, which must not lie in what was handed
+ * out: providers overwrite that. */
 int etl__output_seek(struct etl__output *output, const uint8_t *key, size_t size,
                      struct etl__error *error);
 

@@ -116,7 +116,7 @@ static int load_entered(etl_collector *const *collectors, size_t count, etl_load
 int etl_load_many(etl_collector *const *collectors, size_t count, etl_load_fn *load,
                   void *context) {
     if (count == 0)
-        return ETL_OK;
+        return load != NULL ? ETL_OK : ETL_E_INVALID;
     if (!etl__are_collectors(collectors, count))
         return ETL_E_INVALID;
     if (load == NULL)

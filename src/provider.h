@@ -12,7 +12,7 @@
 #ifndef LIBETL_PROVIDER_H
 #define LIBETL_PROVIDER_H
 
-#include "sort.h"
+#include "entry.h"
 
 struct etl__provider {
     const uint8_t *at, *end;

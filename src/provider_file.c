@@ -24,7 +24,7 @@
  * Not chosen: MAP_POPULATE and MADV_WILLNEED (slower than faults with the kernel's read-ahead);
  *         one shared buffer with a copy of each pair. */
 #include "key.h"
-#include "run.h"
+#include "provider_file.h"
 #include <assert.h>
 
 enum {

@@ -6,7 +6,8 @@
 #ifndef LIBETL_RADIX_H
 #define LIBETL_RADIX_H
 
-#include "sort.h"
+#include "entry.h"
+#include <stdatomic.h>
 
 /* Entries that a plain insertion sort takes. */
 #define ETL__RADIX_SMALL 24

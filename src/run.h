@@ -9,7 +9,7 @@
 
 #include "alloc.h"
 #include "os.h"
-#include "provider.h"
+#include "record.h"
 #include "run_format.h"
 #include "status.h"
 
@@ -61,13 +61,5 @@ int etl__run_corrupt(const struct etl__run *run, uint64_t offset, const char *wh
  * is none. */
 int etl__run_record_at_block(const struct etl__run *run, uint64_t block, uint64_t *offset,
                              struct etl__error *error);
-
-/* A provider over a whole run. For runs that are read, buffer_size bytes are used twice (rounded
- * down to blocks, at least two: one may be taken by a record that the window before it cut; never
- * more than the run has), and more while a record is larger. release_step is how many mapped bytes
- * may stay resident behind the reader. */
-int etl__provider_file_open(struct etl__provider **out, const struct etl__run *run,
-                            struct etl__memory *memory, size_t buffer_size, size_t release_step,
-                            struct etl__error *error);
 
 #endif

@@ -12,6 +12,7 @@
 #include "runs.h"
 #include "merge.h"
 #include "os.h"
+#include "provider_file.h"
 
 enum {
     MOST_WIDTH = 1024,
@@ -129,10 +130,12 @@ int etl__runs_open_provider(const struct etl__runs *runs, size_t index, size_t t
                             struct etl__provider **provider, struct etl__error *error) {
     struct etl__memory *memory = runs->target->memory;
     size_t release = clamp(memory->limit / 4 / together, LEAST_RELEASE, MOST_RELEASE);
-    /* Half of what is left, for `together` runs, two buffers each; but a record should fit. */
-    size_t least = least_buffer(runs->items[index].run);
-    size_t buffer =
-        clamp(merge_memory(runs) / 4 / together, least, least > MOST_BUFFER ? least : MOST_BUFFER);
+    size_t buffer = least_buffer(runs->items[index].run),
+           memory_each = merge_memory(runs) / 2 / together / 2;
+    /* One size wherever there is room for it, so that kept buffers serve the next merge. */
+    size_t wanted = clamp(runs->read_memory / 256, buffer, MOST_BUFFER);
+    if (wanted > buffer && wanted <= memory_each)
+        buffer = wanted;
     return etl__provider_file_open(provider, runs->items[index].run, memory, buffer, release,
                                    error);
 }

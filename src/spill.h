@@ -24,6 +24,7 @@ struct etl__region {
     struct etl__buffer buffer;
     enum etl__region_state state;
     uint64_t sequence; /* among all runs and regions, once sealed */
+    bool tried_deal;   /* what it holds now was looked at as a sample */
     uint64_t tried;    /* the owner's call that had it written last */
     struct etl__region *next_queued;
     struct etl__run *run;

@@ -19,17 +19,19 @@ struct etl__error {
 #define ETL__E_CALLBACK (-20099)
 
 #if defined(__GNUC__)
-#define ETL__PRINTF(at, from) __attribute__((format(printf, at, from)))
-#define ETL__LIKELY(x)        __builtin_expect(!!(x), 1)
-#define ETL__UNLIKELY(x)      __builtin_expect(!!(x), 0)
-#define ETL__NOINLINE         __attribute__((noinline))
-#define ETL__PREFETCH(at)     __builtin_prefetch(at)
+#define ETL__PRINTF(at, from)   __attribute__((format(printf, at, from)))
+#define ETL__LIKELY(x)          __builtin_expect(!!(x), 1)
+#define ETL__UNLIKELY(x)        __builtin_expect(!!(x), 0)
+#define ETL__NOINLINE           __attribute__((noinline))
+#define ETL__PREFETCH(at)       __builtin_prefetch(at)
+#define ETL__PREFETCH_WRITE(at) __builtin_prefetch(at, 1)
 #else
 #define ETL__PRINTF(at, from)
 #define ETL__LIKELY(x)   (x)
 #define ETL__UNLIKELY(x) (x)
 #define ETL__NOINLINE
-#define ETL__PREFETCH(at) ((void)(at))
+#define ETL__PREFETCH(at)       ((void)(at))
+#define ETL__PREFETCH_WRITE(at) ((void)(at))
 #endif
 
 /* Leave a call on its first failure, where nothing is owned. */

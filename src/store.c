@@ -41,6 +41,8 @@ static size_t plan_memory(struct etl__store *store, size_t limit, unsigned *thre
     size_t merging = reads ? limit / 4 : clamp(limit / 16, 0, MOST_MERGE_RESERVE);
     store->runs.read_memory = store->arena.reserve = merging;
     size_t fixed = store->scratch_most * sizeof(struct etl__entry) + merging + BOOK_KEEPING;
+    if (store->rules.duplicates == ETL_REDUCE) /* values, results and slices, while they double */
+        fixed += 6 * store->rules.fold_bytes;
     /* Each thread holds a writer, and wants a region that is worth a run. */
     size_t writer = write_buffer + WRITER_STATE;
     size_t most_threads = (limit - fixed) / (writer + LEAST_REGION);
@@ -64,6 +66,7 @@ static int make_regions(struct etl__store *store, size_t share, size_t count,
                          store->rules.order_values);
     store->filling = &store->regions[0];
     store->filling->state = ETL__FILLING;
+    store->may_deal = true;
     return ETL_OK;
 }
 
@@ -107,6 +110,7 @@ static int harvest(struct etl__store *store, struct etl__region *region,
     store->spilled_bytes += etl__buffer_record_bytes(&region->buffer);
     region->run = NULL;
     etl__buffer_clear(&region->buffer);
+    region->tried_deal = false;
     region->state = ETL__FREE;
     return ETL_OK;
 }
@@ -263,12 +267,17 @@ static int keep_bounded(struct etl__store *store, struct etl__error *error) {
 static int rotate(struct etl__store *store, struct etl__error *error) {
     struct etl__region *full = store->filling, *next;
     ETL__TRY(seal(store, full, error));
+    if (full->buffer.partition != NULL &&
+        etl__partition_is_skewed(full->buffer.partition, full->buffer.pairs))
+        store->splitters_hold = false;
     if (store->region_count == 1) {
         store->spilling = true;
         full->sequence = store->next_sequence;
         ETL__TRY(write_here(store, full, error));
         store->next_sequence++;
         full->state = ETL__FILLING;
+        if (store->splitters_hold)
+            etl__buffer_deal_as_before(&full->buffer, store->splitters);
         return keep_bounded(store, error);
     }
     if (store->spilling)
@@ -278,6 +287,8 @@ static int rotate(struct etl__store *store, struct etl__error *error) {
     full->state = ETL__SEALED;
     next->state = ETL__FILLING;
     store->filling = next;
+    if (store->splitters_hold)
+        etl__buffer_deal_as_before(&next->buffer, store->splitters);
     if (store->spilling)
         ETL__TRY(spill_sealed(store, error));
     return keep_bounded(store, error);
@@ -309,11 +320,41 @@ static bool all_others_free(struct etl__store *store) {
     return oldest(store, ETL__SEALED, ETL__FAILED) == NULL;
 }
 
-int etl__store_make_room(struct etl__store *store, size_t size, struct etl__error *error) {
+/* A plain buffer that is worth it is dealt to buckets, once. */
+static int deal_sample(struct etl__store *store, struct etl__error *error) {
+    struct etl__buffer *buffer = &store->filling->buffer;
+    if (!store->may_deal || store->filling->tried_deal || !etl__buffer_is_sample(buffer))
+        return ETL_OK;
+    store->filling->tried_deal = true;
+    if (store->splitters == NULL)
+        store->splitters = etl__alloc(&store->memory, sizeof *store->splitters);
+    if (store->splitters == NULL)
+        return ETL_OK;
+    ETL__TRY(reserve_scratch(store, buffer->pairs, error));
+    uint64_t began = etl__os_now_ns();
+    int status = etl__buffer_deal(buffer, &store->sort, store->splitters, error);
+    atomic_fetch_add_explicit(&store->sort_ns, etl__os_now_ns() - began, memory_order_relaxed);
+    store->splitters_hold = status == ETL_OK;
+    return status == ETL_END || status == ETL_E_NOMEM ? ETL_OK : status;
+}
+
+static int extend(struct etl__buffer *buffer, etl_slice key, size_t size) {
+    if (buffer->partition == NULL)
+        return etl__buffer_extend(buffer, size);
+    uint32_t bucket = etl__splitters_find(&buffer->partition->splitters, key.data, key.size);
+    return etl__buffer_extend_bucket(buffer, bucket, size);
+}
+
+int etl__store_make_room(struct etl__store *store, etl_slice key, size_t size,
+                         struct etl__error *error) {
     store->calls++;
     for (;;) {
+        struct etl__bucket *bucket;
         struct etl__buffer *buffer = &store->filling->buffer;
-        int status = etl__buffer_extend(buffer, size);
+        ETL__TRY(deal_sample(store, error));
+        if (etl__buffer_has_room(buffer, key.data, key.size, size, &bucket))
+            break;
+        int status = extend(buffer, key, size);
         if (status == ETL_OK)
             break;
         if (status == ETL_E_NOMEM && drop_idle_indexes(store))
@@ -329,6 +370,17 @@ int etl__store_make_room(struct etl__store *store, size_t size, struct etl__erro
     }
     if (is_filling_up(store))
         ETL__TRY(spill_sealed(store, error));
+    return ETL_OK;
+}
+
+int etl__store_stop_dealing(struct etl__store *store, struct etl__error *error) {
+    store->may_deal = store->splitters_hold = false;
+    if (store->filling->buffer.partition == NULL)
+        return ETL_OK;
+    store->calls++;
+    if (store->filling->buffer.pairs != 0)
+        return rotate(store, error);
+    etl__buffer_clear(&store->filling->buffer);
     return ETL_OK;
 }
 
@@ -458,6 +510,7 @@ static void drop_pairs(struct etl__store *store) {
             etl__target_drop(&store->target, region->run);
         region->run = NULL;
         region->state = ETL__FREE;
+        region->tried_deal = false;
         etl__buffer_clear(&region->buffer);
     }
     etl__runs_clear(&store->runs);
@@ -467,7 +520,7 @@ void etl__store_clear(struct etl__store *store) {
     drop_pairs(store);
     store->filling = &store->regions[0];
     store->filling->state = ETL__FILLING;
-    store->spilling = false;
+    store->spilling = store->splitters_hold = false;
     store->spilled_pairs = store->spilled_bytes = 0;
     etl__arena_end_round(&store->arena);
 }
@@ -480,6 +533,7 @@ void etl__store_end(struct etl__store *store) {
     for (size_t i = 0; i < store->region_count; i++)
         etl__buffer_end(&store->regions[i].buffer);
     etl__runs_end(&store->runs);
+    etl__free(memory, store->splitters, sizeof *store->splitters);
     etl__free(memory, store->regions, store->region_count * sizeof *store->regions);
     etl__free_large(memory, store->sort.scratch,
                     store->sort.scratch_count * sizeof(struct etl__entry));

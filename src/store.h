@@ -18,8 +18,11 @@ struct etl__store {
 
     struct etl__region *regions;
     size_t region_count;
-    struct etl__region *filling; /* never NULL */
-    bool spilling;               /* this round has come to the disk: spill as early as possible */
+    struct etl__region *filling;      /* never NULL */
+    bool may_deal;                    /* to buckets */
+    bool splitters_hold;              /* for the next region too */
+    struct etl__splitters *splitters; /* made when first needed */
+    bool spilling; /* this round has come to the disk: spill as early as possible */
     uint64_t next_sequence;
     uint64_t calls; /* that may spill: tells what was tried for which */
 
@@ -35,9 +38,13 @@ int etl__store_init(struct etl__store *store, const etl_options *options,
                     struct etl__error *error);
 void etl__store_end(struct etl__store *store);
 
-/* Room in store->filling for a record of `size` bytes. Sorts and spills when the limit is reached.
- * ETL_END: such a record does not fit the limit even alone. */
-int etl__store_make_room(struct etl__store *store, size_t size, struct etl__error *error);
+/* Room in store->filling for a record of `size` bytes with this key. Sorts and spills when the
+ * limit is reached. ETL_END: such a record does not fit the limit even alone. */
+int etl__store_make_room(struct etl__store *store, etl_slice key, size_t size,
+                         struct etl__error *error);
+
+/* Pairs are reserved before their keys are known: no more dealing to buckets. */
+int etl__store_stop_dealing(struct etl__store *store, struct etl__error *error);
 
 /* For a record that does not fit the limit: write it through to a run of its own. */
 int etl__store_write_through(struct etl__store *store, const struct etl__pair *pair,

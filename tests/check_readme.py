@@ -52,11 +52,9 @@ def check_picture(source, readme):
 
 
 def check_order(source, built):
-    """merge.c and merge.h stand at merge.c's place; a header alone may be included by all. So may
-    the two that say what files below them provide and sort: the provider, and the index entry."""
+    """merge.c and merge.h stand at merge.c's place; a header alone may be included by all."""
     place = {pathlib.Path(name).stem: i for i, name in enumerate(built)}
     upward = []
-    del place["provider"], place["sort"]
     for path in sorted((source / "src").glob("*.[ch]")):
         for included in re.findall(r'^#include "(\w+)\.h"', path.read_text(), re.M):
             if place.get(included, len(built)) < place.get(path.stem, 0):

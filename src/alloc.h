@@ -20,10 +20,10 @@
 /* Sizes of small blocks: four to each power of two. */
 enum {
     ETL__KEPT_LEAST = 64,
-    ETL__KEPT_DOUBLINGS = 13,
+    ETL__KEPT_DOUBLINGS = 15,
     ETL__KEPT_CLASSES = 4 * ETL__KEPT_DOUBLINGS + 1
 };
-#define ETL__KEPT_MOST ((size_t)ETL__KEPT_LEAST << ETL__KEPT_DOUBLINGS) /* 512 KiB */
+#define ETL__KEPT_MOST ((size_t)ETL__KEPT_LEAST << ETL__KEPT_DOUBLINGS) /* 2 MiB */
 
 struct etl__memory {
     etl_allocator hook;

@@ -26,12 +26,16 @@ void etl__arena_end(struct etl__arena *arena) {
         free_segment(arena, unlink_waiting(arena, &arena->waiting));
 }
 
-/* The largest first: few calls give much back. */
-static void free_largest(struct etl__arena *arena) {
+static struct etl__segment **largest(struct etl__arena *arena) {
     struct etl__segment **link = &arena->waiting;
     while ((*link)->next != NULL)
         link = &(*link)->next;
-    free_segment(arena, unlink_waiting(arena, link));
+    return link;
+}
+
+/* The largest first: few calls give much back. */
+static void free_largest(struct etl__arena *arena) {
+    free_segment(arena, unlink_waiting(arena, largest(arena)));
 }
 
 bool etl__arena_make_room(struct etl__arena *arena, size_t bytes) {
@@ -133,6 +137,7 @@ void etl__arena_end_round(struct etl__arena *arena) {
     size_t faded = arena->keep - arena->keep / 8;
     arena->keep = arena->round_peak > faded ? arena->round_peak : faded;
     arena->round_peak = arena->taken_bytes;
-    while (arena->waiting != NULL && arena->waiting_bytes + arena->taken_bytes > arena->keep)
+    while (arena->waiting != NULL &&
+           arena->waiting_bytes + arena->taken_bytes >= arena->keep + (*largest(arena))->size)
         free_largest(arena);
 }

@@ -281,6 +281,7 @@ int etl__buffer_seal(struct etl__buffer *buffer, const struct etl__sort *sort,
         return ETL_OK;
     if (buffer->partition != NULL) { /* whoever reads it orders bucket by bucket */
         etl__partition_close(buffer->partition);
+        etl__arena_make_room(buffer->arena, etl__partition_order_bytes(buffer->partition));
         buffer->sealed = true;
         return ETL_OK;
     }

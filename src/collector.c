@@ -338,7 +338,8 @@ int etl_collect(etl_collector *collector, etl_slice key, etl_slice value) {
 
 /* Room for a pair whose key is not known yet. */
 static int prepare_reserved(struct etl_collector *collector, size_t size) {
-    if (collector->store.may_deal) {
+    const struct etl__store *store = &collector->store;
+    if (store->may_deal || store->filling->buffer.partition != NULL) {
         ETL__TRY(etl__enter(&collector, 1, false));
         int status = etl__store_stop_dealing(&collector->store, &collector->error);
         ETL__TRY(etl__leave(&collector, 1, status));

@@ -18,6 +18,7 @@ enum {
     LEAST_LIMIT = 8 * 1024 * 1024,
     MOST_RECORD = 256,
     MOST_SAMPLE = 4 * 1024 * 1024,
+    MOST_SAMPLE_PAIRS = 64 * 1024,
     LARGEST_BUCKET = 512 * 1024, /* with its index in a second-level cache */
     LEAST_BUCKETS = 16,
     LEAST_CHUNK = 8 * 1024,
@@ -28,7 +29,8 @@ bool etl__buffer_is_sample(const struct etl__buffer *buffer) {
     if (buffer->partition != NULL || buffer->order != 0 || buffer->limit < LEAST_LIMIT)
         return false;
     size_t sample = buffer->limit / 8 < MOST_SAMPLE ? buffer->limit / 8 : MOST_SAMPLE;
-    return buffer->held >= sample && buffer->held / buffer->pairs <= MOST_RECORD;
+    return (buffer->held >= sample || buffer->pairs >= MOST_SAMPLE_PAIRS) &&
+           buffer->held / buffer->pairs <= MOST_RECORD;
 }
 
 static struct etl__partition *make_partition(struct etl__buffer *buffer,

@@ -5,6 +5,8 @@
  * would take eight unpredictable ones. */
 #include "partition.h"
 
+enum { LEAST_SCRATCH = 256 };
+
 /* The part of a key that splitters compare. */
 static uint64_t splitting_part(const struct etl__slots *slots, const struct etl__entry *entry,
                                size_t common) {
@@ -68,10 +70,14 @@ void etl__partition_init(struct etl__partition *partition, const struct etl__spl
     memset(partition->buckets, 0, splitters->count * sizeof *partition->buckets);
 }
 
+size_t etl__partition_order_scratch(size_t pairs) {
+    size_t entries = pairs + pairs / 8 + LEAST_SCRATCH; /* the sort keeps its counters in it too */
+    return entries < ETL__ORDER_SCRATCH ? entries : ETL__ORDER_SCRATCH;
+}
+
 size_t etl__partition_order_bytes(const struct etl__partition *partition) {
-    /* An entry and its place in the scratch; a sixteenth for counters; a chunk's address for each
-     * chunk. */
-    return (size_t)(partition->most_pairs + 64) * 2 * (sizeof(struct etl__entry) + 2) + 4096;
+    size_t pairs = partition->most_pairs, entries = pairs + etl__partition_order_scratch(pairs);
+    return entries * sizeof(struct etl__entry) + pairs / 16 * sizeof(void *);
 }
 
 static size_t open_bytes(const struct etl__bucket *bucket) {
@@ -114,8 +120,9 @@ bool etl__partition_open_chunk(struct etl__partition *partition, uint32_t index,
     /* In a chunk larger than others only its first record begins: offsets stay below chunk_size.
      * */
     bucket->end = whole > partition->chunk_size ? bucket->at + size : (uint8_t *)chunk + whole;
-    if (bucket->pairs > partition->most_pairs)
-        partition->most_pairs = bucket->pairs;
+    uint32_t expected = bucket->pairs + bucket->pairs / bucket->chunks; /* when it is full */
+    if (expected > partition->most_pairs)
+        partition->most_pairs = expected;
     return true;
 }
 

@@ -16,7 +16,9 @@
 enum {
     ETL__BUCKETS_MOST = 256,
     ETL__SPLITTER_PREFIX = 64, /* bytes of a common prefix that are stripped */
-    ETL__LOOKUP_BITS = 12
+    ETL__LOOKUP_BITS = 12,
+    ETL__ORDER_SCRATCH =
+        70 * 1024 /* entries that ordering a bucket takes at most beside its index */
 };
 
 /* Bucket j takes the keys from splitter j - 1 on, and below splitter j. */
@@ -78,12 +80,15 @@ struct etl__partition {
     struct etl__splitters splitters;
     size_t chunk_size;
     uint8_t *carve, *carve_end; /* where the next chunk is cut from */
-    uint32_t most_pairs;        /* in one bucket, when a chunk was last taken */
+    uint32_t most_pairs; /* that one bucket has, or will have when its chunks are full */
     struct etl__bucket buckets[ETL__BUCKETS_MOST];
 };
 
 void etl__partition_init(struct etl__partition *partition, const struct etl__splitters *splitters,
                          size_t chunk_size);
+
+/* Entries of scratch for ordering a bucket of so many pairs. */
+size_t etl__partition_order_scratch(size_t pairs);
 
 /* What ordering the largest bucket takes: its index, its scratch and its table of chunks. */
 size_t etl__partition_order_bytes(const struct etl__partition *partition);

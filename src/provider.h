@@ -70,9 +70,12 @@ static inline int etl__provider_read(struct etl__provider *provider, struct etl_
         }
     } else if (provider->entry < provider->entry_end) {
         const struct etl__entry *entry = provider->entry++;
-        if (ETL__LIKELY(provider->entry_end - entry > ETL__ENTRIES_AHEAD))
-            ETL__PREFETCH(
-                etl__slots_record(&provider->slots, entry[ETL__ENTRIES_AHEAD].reference));
+        if (ETL__LIKELY(provider->entry_end - entry > ETL__ENTRIES_AHEAD)) {
+            const uint8_t *ahead =
+                etl__slots_record(&provider->slots, entry[ETL__ENTRIES_AHEAD].reference);
+            ETL__PREFETCH(ahead);
+            ETL__PREFETCH(ahead + 64);
+        }
         etl__record_view(etl__slots_record(&provider->slots, entry->reference), pair);
         return ETL_OK;
     }

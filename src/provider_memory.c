@@ -4,6 +4,7 @@
  * they are. Otherwise the whole index is one window. Nothing is copied, and nothing is written to
  * the buffer, so several threads may read. */
 #include "provider_memory.h"
+#include "provider_partition.h"
 
 struct memory_provider {
     struct etl__provider base;

@@ -10,8 +10,4 @@
 int etl__provider_memory_open(struct etl__provider **out, const struct etl__buffer *buffer,
                               struct etl__memory *memory, struct etl__error *error);
 
-/* The same, over a dealt buffer: etl__provider_memory_open leads here. */
-int etl__provider_partition_open(struct etl__provider **out, const struct etl__buffer *buffer,
-                                 struct etl__memory *memory, struct etl__error *error);
-
 #endif

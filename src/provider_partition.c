@@ -5,9 +5,9 @@
  * Records, index and scratch of a bucket fit the cache, so that iterating costs about what reading
  * in sequence does. Nothing is written to the buffer: several threads may read it, each with a
  * provider of its own. */
-#include "provider_memory.h"
+#include "provider_partition.h"
 
-enum { LEAST_SCRATCH = 256, MOST_SCRATCH = 70 * 1024, WALK_AHEAD = 1024 };
+enum { WALK_AHEAD = 1024 };
 
 struct partition_provider {
     struct etl__provider base;
@@ -180,8 +180,7 @@ static bool take_memory(struct partition_provider *provider) {
         chunks = bucket->chunks > chunks ? bucket->chunks : chunks;
     }
     size_t pairs = provider->buffer->partition->most_pairs;
-    size_t scratch = pairs + pairs / 8 + LEAST_SCRATCH;
-    scratch = scratch < MOST_SCRATCH ? scratch : MOST_SCRATCH;
+    size_t scratch = etl__partition_order_scratch(pairs);
     provider->index = etl__alloc(provider->memory, pairs * sizeof *provider->index);
     provider->sort.scratch = etl__alloc(provider->memory, scratch * sizeof(struct etl__entry));
     provider->chunks = etl__alloc(provider->memory, chunks * sizeof *provider->chunks);

@@ -21,6 +21,7 @@ enum {
     MOST_MERGE_RESERVE = 2 * 1024 * 1024,
     WRITER_STATE = 12 * 1024,
     LEAST_REGION = 128 * 1024,
+    BOOK_SHARE = 256,         /* of the limit, and */
     BOOK_KEEPING = 32 * 1024, /* lists of runs and extents, names, the regions themselves */
     MOST_FOLD = 4 * 1024 * 1024
 };
@@ -40,7 +41,8 @@ static size_t plan_memory(struct etl__store *store, size_t limit, unsigned *thre
     bool reads = store->target.access == ETL_ACCESS_READ;
     size_t merging = reads ? limit / 4 : clamp(limit / 16, 0, MOST_MERGE_RESERVE);
     store->runs.read_memory = store->arena.reserve = merging;
-    size_t fixed = store->scratch_most * sizeof(struct etl__entry) + merging + BOOK_KEEPING;
+    size_t fixed = store->scratch_most * sizeof(struct etl__entry) + merging + BOOK_KEEPING +
+                   limit / BOOK_SHARE;
     if (store->rules.duplicates == ETL_REDUCE) /* values, results and slices, while they double */
         fixed += 6 * store->rules.fold_bytes;
     /* Each thread holds a writer, and wants a region that is worth a run. */
@@ -127,6 +129,7 @@ static int reserve_scratch(struct etl__store *store, uint64_t pairs, struct etl_
     size_t wanted = LEAST_SCRATCH;
     while (wanted < store->scratch_most && wanted < pairs)
         wanted *= 2;
+    wanted = wanted < store->scratch_most ? wanted : store->scratch_most;
     struct etl__sort *sort = &store->sort;
     if (wanted <= sort->scratch_count)
         return ETL_OK;

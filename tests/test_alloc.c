@@ -365,29 +365,29 @@ static void test_munmap_refused(void **unused) {
     void *blocks[4];
     size_t calls = munmap_calls;
     for (size_t i = 0; i < 4; i++)
-        assert_non_null(blocks[i] = etl__alloc(&memory, 1 * MIB));
-    etl__free(&memory, blocks[3], 1 * MIB);
+        assert_non_null(blocks[i] = etl__alloc(&memory, 3 * MIB));
+    etl__free(&memory, blocks[3], 3 * MIB);
     if (munmap_calls == calls) { /* the library's calls do not come here */
         for (size_t i = 0; i < 3; i++)
-            etl__free(&memory, blocks[i], 1 * MIB);
+            etl__free(&memory, blocks[i], 3 * MIB);
         skip();
     }
     munmap_refuses = true;
-    etl__free(&memory, blocks[0], 1 * MIB);
+    etl__free(&memory, blocks[0], 3 * MIB);
     assert_int_equal(munmap_refused, 1);
-    etl__free(&memory, blocks[1], 1 * MIB);
-    assert_counts(&memory, 3 * MIB, 0, 4);
-    assert_int_equal(etl__memory_left(&memory), 13 * MIB);
+    etl__free(&memory, blocks[1], 3 * MIB);
+    assert_counts(&memory, 9 * MIB, 0, 4);
+    assert_int_equal(etl__memory_left(&memory), 7 * MIB);
     assert_true(munmap_refused >= 2);
     void *large = etl__alloc_large(&memory, 100);
     munmap_refuses = false;
     etl__free_large(&memory, large, 100); /* any large block given back is the occasion */
-    assert_counts(&memory, 1 * MIB, 0, 5);
+    assert_counts(&memory, 3 * MIB, 0, 5);
 
     munmap_refuses = true;
-    etl__free(&memory, blocks[2], 1 * MIB);
+    etl__free(&memory, blocks[2], 3 * MIB);
     etl__memory_trim(&memory);
-    assert_counts(&memory, 1 * MIB, 0, 5);
+    assert_counts(&memory, 3 * MIB, 0, 5);
     munmap_refuses = false;
     etl__memory_end(&memory);
     assert_counts(&memory, 0, 0, 5);

@@ -197,7 +197,7 @@ static void fill_up(size_t size, size_t limit, size_t memory_limit) {
     seal(&buffer);
     size_t cost = order_cost(&buffer), peak = atomic_load(&ground.memory.peak);
     size_t all = buffer.held + buffer.index_capacity * sizeof(struct etl__entry) + cost;
-    if (all > limit + 64 * KIB) /* the last chunks fill without a further look */
+    if (all > limit + 128 * KIB) /* the last chunks fill without a further look */
         fail_msg("records of %zu bytes: %zu above %zu, with %zu to order", size, all - limit,
                  limit, cost);
     if (!ample && peak > memory_limit + 64 * KIB)

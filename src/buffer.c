@@ -39,9 +39,8 @@ void etl__buffer_init(struct etl__buffer *buffer, struct etl__arena *arena, size
 }
 
 void etl__buffer_clear(struct etl__buffer *buffer) {
-    if (buffer->pairs != 0 &&
-        buffer->index_capacity / 16 > buffer->pairs) /* the index of a much larger round */
-        etl__buffer_drop_index(buffer);
+    if (buffer->pairs > buffer->round_pairs)
+        buffer->round_pairs = buffer->pairs;
     etl__free(buffer->arena->memory, buffer->partition, sizeof *buffer->partition);
     buffer->partition = NULL;
     etl__arena_give(buffer->arena, buffer->segments);
@@ -55,6 +54,12 @@ void etl__buffer_clear(struct etl__buffer *buffer) {
     buffer->pairs = 0;
     buffer->order = ETL__ASCENDING | ETL__DESCENDING;
     buffer->sealed = false;
+}
+
+void etl__buffer_end_round(struct etl__buffer *buffer) {
+    if (buffer->index_capacity / 16 > buffer->round_pairs)
+        etl__buffer_drop_index(buffer);
+    buffer->round_pairs = 0;
 }
 
 void etl__buffer_end(struct etl__buffer *buffer) {

@@ -39,6 +39,7 @@ struct etl__buffer {
     bool order_values; /* then equal keys are in no order */
     bool sealed;
     uint64_t pairs;
+    uint64_t round_pairs; /* the most since etl__buffer_end_round */
 
     struct etl__partition
         *partition; /* not NULL: the records lie in its buckets, not in extents */
@@ -67,6 +68,9 @@ void etl__buffer_end(struct etl__buffer *buffer);
 
 /* Forget all pairs; the segments go back to the arena, the index is kept. */
 void etl__buffer_clear(struct etl__buffer *buffer);
+
+/* A round is over: drop the index of a much larger one. */
+void etl__buffer_end_round(struct etl__buffer *buffer);
 
 /* Make room for one record of `size` bytes: ETL_OK, ETL_END when that would pass the buffer's
  * limit, or ETL_E_NOMEM when memory is short before that. */

@@ -525,6 +525,8 @@ void etl__store_clear(struct etl__store *store) {
     store->filling->state = ETL__FILLING;
     store->spilling = store->splitters_hold = false;
     store->spilled_pairs = store->spilled_bytes = 0;
+    for (size_t i = 0; i < store->region_count; i++)
+        etl__buffer_end_round(&store->regions[i].buffer);
     etl__arena_end_round(&store->arena);
 }
 

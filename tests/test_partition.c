@@ -197,10 +197,10 @@ static void fill_up(size_t size, size_t limit, size_t memory_limit) {
     seal(&buffer);
     size_t cost = order_cost(&buffer), peak = atomic_load(&ground.memory.peak);
     size_t all = buffer.held + buffer.index_capacity * sizeof(struct etl__entry) + cost;
-    if (all > limit + 128 * KIB) /* the last chunks fill without a further look */
+    if (all > limit + limit / 32) /* the last chunks fill without a further look */
         fail_msg("records of %zu bytes: %zu above %zu, with %zu to order", size, all - limit,
                  limit, cost);
-    if (!ample && peak > memory_limit + 64 * KIB)
+    if (!ample && peak > memory_limit + memory_limit / 32) /* less than a store's reserve */
         fail_msg("records of %zu bytes: a peak %zu above %zu", size, peak - memory_limit,
                  memory_limit);
     etl__buffer_end(&buffer);

@@ -10,12 +10,14 @@
  * for a plain buffer. Half a chunk of each bucket is empty on average: chunks are small enough for
  * that to be three hundredths of the limit.
  *
- * Not dealt: ascending or descending keys, which need no sorting; records above 256 bytes, whose
- * copying costs more than sorting them; buffers below 8 MiB, which fit the cache. */
+ * Not dealt: ascending or descending keys, which need no sorting; records below 12 bytes, of which
+ * a chunk holds so many that what ordering takes is not known in time; records above 256 bytes,
+ * whose copying costs more than sorting them; buffers below 8 MiB, which fit the cache. */
 #include "buffer.h"
 
 enum {
     LEAST_LIMIT = 8 * 1024 * 1024,
+    LEAST_RECORD = 12,
     MOST_RECORD = 256,
     MOST_SAMPLE = 4 * 1024 * 1024,
     MOST_SAMPLE_PAIRS = 64 * 1024,
@@ -29,8 +31,10 @@ bool etl__buffer_is_sample(const struct etl__buffer *buffer) {
     if (buffer->partition != NULL || buffer->order != 0 || buffer->limit < LEAST_LIMIT)
         return false;
     size_t sample = buffer->limit / 8 < MOST_SAMPLE ? buffer->limit / 8 : MOST_SAMPLE;
-    return (buffer->held >= sample || buffer->pairs >= MOST_SAMPLE_PAIRS) &&
-           buffer->held / buffer->pairs <= MOST_RECORD;
+    if (buffer->held < sample && buffer->pairs < MOST_SAMPLE_PAIRS)
+        return false;
+    uint64_t record = etl__buffer_record_bytes(buffer) / buffer->pairs;
+    return record >= LEAST_RECORD && record <= MOST_RECORD;
 }
 
 static struct etl__partition *make_partition(struct etl__buffer *buffer,

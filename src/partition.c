@@ -115,12 +115,13 @@ bool etl__partition_open_chunk(struct etl__partition *partition, uint32_t index,
     else
         bucket->first = chunk;
     bucket->last = chunk;
-    bucket->chunks++;
+    uint32_t full = bucket->chunks++; /* chunks before this one */
     bucket->at = etl__chunk_data(chunk);
     /* In a chunk larger than others only its first record begins: offsets stay below chunk_size.
      * */
     bucket->end = whole > partition->chunk_size ? bucket->at + size : (uint8_t *)chunk + whole;
-    uint32_t expected = bucket->pairs + bucket->pairs / bucket->chunks; /* when it is full */
+    uint32_t expected =
+        bucket->pairs + (full != 0 ? bucket->pairs / full : 0); /* when it is full */
     if (expected > partition->most_pairs)
         partition->most_pairs = expected;
     return true;

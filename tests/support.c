@@ -281,9 +281,18 @@ void support_memory_check(const struct support_memory *memory) {
 
 /* ---- Child processes */
 
+/* By another program: a leak check at the end of this one would ask for what only its parent's
+ * threads know, and counts of covered lines are written before. */
+static void leave(bool well) {
+    fflush(NULL);
+    execl("/bin/sh", "sh", "-c", well ? "exit 0" : "exit 1", (char *)NULL);
+    _exit(1);
+}
+
 void support_child_failed(const char *condition, const char *file, int line) {
     fprintf(stderr, "%s:%d: in a child: not true: %s\n", file, line, condition);
-    _exit(1);
+    leave(false);
+    abort();
 }
 
 void support_in_child(void (*body)(void)) {
@@ -293,7 +302,7 @@ void support_in_child(void (*body)(void)) {
     if (child == 0) {
         alarm(60);
         body();
-        _exit(0);
+        leave(true);
     }
     int status;
     while (waitpid(child, &status, 0) < 0)

@@ -16,7 +16,7 @@
 #include <sys/mount.h>
 #endif
 
-enum { SMALL_DISK = 5 * 1024 * 1024, BALLAST = 3 * 1024 * 1024 };
+enum { SMALL_DISK = 12 * 1024 * 1024, BALLAST = 9 * 1024 * 1024 };
 
 static const char *small_directory(void) {
     static char path[300];
@@ -34,7 +34,7 @@ static const char *large_directory(void) {
 static void mount_small_disk(void) {
 #if defined(__linux__)
     if (unshare(CLONE_NEWNS) == 0) {
-        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
+        mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL);
         char size[32];
         snprintf(size, sizeof size, "size=%d", SMALL_DISK);
         if (mount("tmpfs", small_directory(), "tmpfs", 0, size) == 0)

@@ -190,9 +190,9 @@ static void fill_up(size_t size, size_t limit, size_t memory_limit) {
     }
     bool ample = memory_limit > 2 * limit; /* else it is the memory that ends it */
     assert_int_equal(status, ample ? ETL_END : ETL_E_NOMEM);
-    if (ample && size > 4 && size <= 250)
+    if (ample && size >= 12 && size <= 250)
         assert_non_null(buffer.partition);
-    if (size == 2 || size >= 300)
+    if (size < 12 || size >= 300)
         assert_null(buffer.partition);
     seal(&buffer);
     size_t cost = order_cost(&buffer), peak = atomic_load(&ground.memory.peak);

@@ -11,6 +11,7 @@
 
 #include "crc32c.h"
 #include "key.h"
+#include "provider_file.h"
 #include "run_writer.h"
 #include <stdio.h>
 #include <stdlib.h>

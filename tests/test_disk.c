@@ -149,7 +149,7 @@ static void two_directories(int threads) {
     etl_collector *collector;
     CHILD_CHECK(etl_collector_create(&collector, &options) == ETL_OK);
     for (unsigned round = 0; round < 2; round++) {
-        const uint64_t pairs = 300000; /* twice what the first holds */
+        const uint64_t pairs = 750000; /* twice what the first holds */
         CHILD_CHECK(counted_collect_all(collector, pairs) == ETL_OK);
         CHILD_CHECK(support_files_held(large_directory()) != 0);
         if (round == 0)

@@ -18,8 +18,23 @@ def blocks(text, language):
     return re.findall(r"^```%s\n(.*?)^```$" % language, text, re.M | re.S)
 
 
+def check_snippets(source, snippets, cc):
+    """The others compile: functions as they are, statements inside one."""
+    functions = [snippet for snippet in snippets if snippet.startswith("static")]
+    statements = [snippet for snippet in snippets if snippet not in functions]
+    bodies = "".join(f"{{\n{snippet}}}\n" for snippet in statements)
+    uses = "".join(f"(void){name};" for snippet in functions
+                   for name in re.findall(r"^static int (\w+)", snippet, re.M))
+    code = ("#include <etl.h>\nvoid use(etl_slice key, etl_slice value);\n"
+            "void snippets(etl_collector *pairs);\n" + "".join(functions) +
+            "void snippets(etl_collector *pairs) {\n" + bodies + uses + "}\n")
+    subprocess.run([cc, "-std=c11", "-Wall", "-Werror", "-I", source / "include", "-xc", "-",
+                    "-fsyntax-only"], input=code, text=True, check=True)
+
+
 def check_example(source, readme, cc, library):
-    (example,) = blocks(readme, "c")
+    example, *snippets = blocks(readme, "c")
+    check_snippets(source, snippets, cc)
     if example != (source / "examples/minimal.c").read_text():
         sys.exit("the README's example differs from examples/minimal.c")
     command, expected = re.search(

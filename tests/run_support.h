@@ -35,10 +35,10 @@ static inline size_t random_below(size_t limit) {
 
 static inline int run_setup(void **unused) {
     static const etl_allocator none;
-    const char *seed = getenv("ETL_TEST_SEED");
+    const char *seed = getenv("LIBETL_TEST_SEED");
     (void)unused;
     random_state = seed != NULL ? strtoull(seed, NULL, 0) : etl__os_random();
-    printf("seed: ETL_TEST_SEED=0x%llx\n", (unsigned long long)random_state);
+    printf("seed: LIBETL_TEST_SEED=0x%llx\n", (unsigned long long)random_state);
     etl__memory_init(&memory, &none, (size_t)1 << 30);
     return 0;
 }

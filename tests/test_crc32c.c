@@ -85,9 +85,9 @@ static void test_parts(void **unused) {
 }
 
 int main(void) {
-    const char *seed = getenv("ETL_TEST_SEED");
+    const char *seed = getenv("LIBETL_TEST_SEED");
     state = seed != NULL ? strtoull(seed, NULL, 0) : etl__os_random();
-    printf("seed: ETL_TEST_SEED=0x%llx\n", (unsigned long long)state);
+    printf("seed: LIBETL_TEST_SEED=0x%llx\n", (unsigned long long)state);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_published),
         cmocka_unit_test(test_sizes),

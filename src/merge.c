@@ -106,8 +106,8 @@ static ETL__NOINLINE int out_of_order(const struct etl__player *player, struct e
 }
 
 /* Read the pair behind the current one, and make its code against it. */
-static inline int read_next(const struct etl__merge *merge, uint32_t index,
-                            struct etl__error *error) {
+static ETL__INLINE int read_next(const struct etl__merge *merge, uint32_t index,
+                                 struct etl__error *error) {
     struct etl__player *player = &merge->players[index];
     int status = etl__provider_read(player->provider, &player->next, error);
     if (ETL__UNLIKELY(status != ETL_OK)) {
@@ -164,8 +164,8 @@ static int enter_chain(struct etl__merge *merge, uint32_t index, uint32_t first,
 
 /* One match: the loser stays in the node, *code and *player become the winner's. Scalars, since a
  * struct that is stored in parts and loaded as a whole would stall. */
-static inline void play(const struct etl__merge *merge, struct etl__node *node, uint64_t *code,
-                        uint32_t *player) {
+static ETL__INLINE void play(const struct etl__merge *merge, struct etl__node *node,
+                             uint64_t *code, uint32_t *player) {
     uint64_t held_code = node->code;
     uint32_t held_player = node->player;
     if (ETL__UNLIKELY(held_code == *code)) {
@@ -227,7 +227,7 @@ static uint64_t smallest_on_path(const struct etl__merge *merge, uint32_t player
 
 /* The winner was delivered: its next pair takes its place, and the path to the root is replayed.
  */
-static inline int replace_winner(struct etl__merge *merge, struct etl__error *error) {
+static ETL__INLINE int replace_winner(struct etl__merge *merge, struct etl__error *error) {
     uint32_t before = merge->winner, winner = before;
     struct etl__player *player = &merge->players[before];
     uint64_t code = player->next_code;
@@ -271,7 +271,7 @@ int etl__merge_next(struct etl__merge *merge, const struct etl__pair **pair,
                     struct etl__error *error) {
     if (ETL__UNLIKELY(merge->failed != ETL_OK))
         return merge->failed;
-    if (ETL__UNLIKELY(merge->steps++ % CANCEL_STEPS == 0) && is_cancelled(merge))
+    if (ETL__UNLIKELY(merge->delivered % CANCEL_STEPS == 0) && is_cancelled(merge))
         return etl__fail(error, ETL_E_CANCELLED, "merging: cancelled");
     int status;
     if (ETL__LIKELY(merge->primed))

@@ -39,7 +39,6 @@ struct etl__merge {
     bool counting; /* all pairs are wanted: count them */
     int failed;    /* an error that ended this merge, until a seek */
     uint64_t delivered;
-    uint64_t steps; /* calls of next, for polling cancel */
 };
 
 /* Open over providers in ascending sequence, which it owns from now on (on failure too: they are

@@ -54,8 +54,8 @@ int etl__provider_read_slow(struct etl__provider *provider, struct etl__pair *pa
 enum { ETL__PROVIDER_AHEAD = 256, ETL__ENTRIES_AHEAD = 16 };
 
 /* The next pair: ETL_OK, ETL_END or an error. */
-static inline int etl__provider_read(struct etl__provider *provider, struct etl__pair *pair,
-                                     struct etl__error *error) {
+static ETL__INLINE int etl__provider_read(struct etl__provider *provider, struct etl__pair *pair,
+                                          struct etl__error *error) {
     const uint8_t *at = provider->at;
     if (ETL__LIKELY(provider->end - at >= 2 && ((at[0] | at[1]) & 128) == 0)) {
         size_t key_size = at[0], value_size = (size_t)at[1] - (at[1] != 0);

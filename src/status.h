@@ -23,6 +23,7 @@ struct etl__error {
 #define ETL__LIKELY(x)          __builtin_expect(!!(x), 1)
 #define ETL__UNLIKELY(x)        __builtin_expect(!!(x), 0)
 #define ETL__NOINLINE           __attribute__((noinline))
+#define ETL__INLINE             inline __attribute__((always_inline)) /* in a hot loop */
 #define ETL__PREFETCH(at)       __builtin_prefetch(at)
 #define ETL__PREFETCH_WRITE(at) __builtin_prefetch(at, 1)
 #else
@@ -30,6 +31,7 @@ struct etl__error {
 #define ETL__LIKELY(x)   (x)
 #define ETL__UNLIKELY(x) (x)
 #define ETL__NOINLINE
+#define ETL__INLINE             inline
 #define ETL__PREFETCH(at)       ((void)(at))
 #define ETL__PREFETCH_WRITE(at) ((void)(at))
 #endif

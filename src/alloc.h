@@ -37,6 +37,10 @@ struct etl__memory {
     _Atomic(void *) unreturned; /* mappings that munmap refused: in `used`, tried again later */
 };
 
+static inline size_t etl__clamp(size_t value, size_t least, size_t most) {
+    return value < least ? least : value > most ? most : value;
+}
+
 void etl__memory_init(struct etl__memory *memory, const etl_allocator *hook, size_t limit);
 
 /* Give kept blocks back. */

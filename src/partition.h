@@ -80,7 +80,7 @@ struct etl__partition {
     struct etl__splitters splitters;
     size_t chunk_size;
     uint8_t *carve, *carve_end; /* where the next chunk is cut from */
-    uint32_t most_pairs; /* that one bucket has, or will have when its chunks are full */
+    uint32_t most_pairs;        /* that one bucket has, or will have when its chunks are full */
     struct etl__bucket buckets[ETL__BUCKETS_MOST];
 };
 

@@ -28,10 +28,6 @@ enum {
     TICK_PAIRS = 1024
 };
 
-static size_t clamp(size_t value, size_t least, size_t most) {
-    return value < least ? least : value > most ? most : value;
-}
-
 void etl__runs_init(struct etl__runs *runs, struct etl__target *target,
                     const struct etl__rules *rules, struct etl__watch *watch,
                     unsigned merge_width) {
@@ -123,17 +119,17 @@ static size_t merge_memory(const struct etl__runs *runs) {
 size_t etl__runs_width(const struct etl__runs *runs) {
     if (runs->merge_width != 0)
         return runs->merge_width;
-    return clamp(merge_memory(runs) / most_needed(runs), 2, MOST_WIDTH);
+    return etl__clamp(merge_memory(runs) / most_needed(runs), 2, MOST_WIDTH);
 }
 
 int etl__runs_open_provider(const struct etl__runs *runs, size_t index, size_t together,
                             struct etl__provider **provider, struct etl__error *error) {
     struct etl__memory *memory = runs->target->memory;
-    size_t release = clamp(memory->limit / 4 / together, LEAST_RELEASE, MOST_RELEASE);
+    size_t release = etl__clamp(memory->limit / 4 / together, LEAST_RELEASE, MOST_RELEASE);
     size_t buffer = least_buffer(runs->items[index].run),
            memory_each = merge_memory(runs) / 2 / together / 2;
     /* One size wherever there is room for it, so that kept buffers serve the next merge. */
-    size_t wanted = clamp(runs->read_memory / 256, buffer, MOST_BUFFER);
+    size_t wanted = etl__clamp(runs->read_memory / 256, buffer, MOST_BUFFER);
     if (wanted > buffer && wanted <= memory_each)
         buffer = wanted;
     return etl__provider_file_open(provider, runs->items[index].run, memory, buffer, release,
@@ -270,8 +266,8 @@ int etl__runs_reduce(struct etl__runs *runs, size_t most, struct etl__error *err
 }
 
 size_t etl__runs_reduce_to(const struct etl__runs *runs) {
-    size_t most = clamp(runs->target->memory->limit / PER_RUN, LEAST_MAPPED, MOST_MAPPED);
+    size_t most = etl__clamp(runs->target->memory->limit / PER_RUN, LEAST_MAPPED, MOST_MAPPED);
     if (count_read(runs) != 0)
-        most = clamp(etl__os_descriptor_limit() / 4, LEAST_DESCRIPTORS, MOST_DESCRIPTORS);
+        most = etl__clamp(etl__os_descriptor_limit() / 4, LEAST_DESCRIPTORS, MOST_DESCRIPTORS);
     return runs->count > most ? most / 2 + 1 : 0; /* half: the next time is far off */
 }

@@ -3,59 +3,12 @@
 #ifndef LIBETL_STORE_H
 #define LIBETL_STORE_H
 
-#include "runs.h"
-#include "spill.h"
-
-struct etl__store {
-    struct etl__memory memory;
-    struct etl__arena arena;
-    struct etl__target target;
-    struct etl__rules rules;
-    struct etl__spiller spiller;
-    struct etl__runs runs;
-    atomic_int cancel;
-    struct etl__watch watch;
-
-    struct etl__region *regions;
-    size_t region_count;
-    struct etl__region *filling;      /* never NULL */
-    bool may_deal;                    /* to buckets */
-    bool splitters_hold;              /* for the next region too */
-    struct etl__splitters *splitters; /* made when first needed */
-    bool spilling; /* this round has come to the disk: spill as early as possible */
-    uint64_t next_sequence;
-    uint64_t calls; /* that may spill: tells what was tried for which */
-
-    struct etl__sort sort; /* scratch and cancel */
-    size_t scratch_most;
-
-    _Atomic(uint64_t) sort_ns, wait_ns, merge_ns; /* of the round; merge_ns without the passes */
-    uint64_t spilled_pairs, spilled_bytes;        /* harvested, for the progress */
-};
+#include "room.h"
 
 /* options are complete and checked. */
 int etl__store_init(struct etl__store *store, const etl_options *options,
                     struct etl__error *error);
 void etl__store_end(struct etl__store *store);
-
-/* Room in store->filling for a record of `size` bytes with this key. Sorts and spills when the
- * limit is reached. ETL_END: such a record does not fit the limit even alone. */
-int etl__store_make_room(struct etl__store *store, etl_slice key, size_t size,
-                         struct etl__error *error);
-
-/* Pairs are reserved before their keys are known: no more dealing to buckets. */
-int etl__store_stop_dealing(struct etl__store *store, struct etl__error *error);
-
-/* For a record that does not fit the limit: write it through to a run of its own. */
-int etl__store_write_through(struct etl__store *store, const struct etl__pair *pair,
-                             struct etl__error *error);
-
-/* Or: make room for it above the limit. */
-int etl__store_make_room_over_limit(struct etl__store *store, size_t size,
-                                    struct etl__error *error);
-
-/* Everything to disk. */
-int etl__store_flush(struct etl__store *store, struct etl__error *error);
 
 /* Everything sorted, and no more runs than can be merged at once. */
 int etl__store_prepare(struct etl__store *store, struct etl__error *error);

@@ -6,9 +6,6 @@
 #include "bench.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -264,7 +261,7 @@ void *bench_alloc(size_t size) {
     return block;
 }
 
-/* ---- Clocks and memory. */
+/* ---- Processor time and files. */
 
 struct bench_cpu bench_cpu_now(void) {
     struct rusage use;
@@ -273,54 +270,6 @@ struct bench_cpu bench_cpu_now(void) {
         .user = (double)use.ru_utime.tv_sec + (double)use.ru_utime.tv_usec / 1e6,
         .system = (double)use.ru_stime.tv_sec + (double)use.ru_stime.tv_usec / 1e6,
     };
-}
-
-struct bench_sampler {
-    pthread_t thread;
-    atomic_bool stop;
-    uint64_t base, peak;
-    int descriptor;
-};
-
-static uint64_t rss_anon(int descriptor) {
-    char text[4096];
-    ssize_t size = pread(descriptor, text, sizeof text - 1, 0);
-    if (size <= 0)
-        return 0;
-    text[size] = '\0';
-    const char *line = strstr(text, "RssAnon:");
-    return line != NULL ? strtoull(line + 8, NULL, 10) * 1024 : 0;
-}
-
-static void *sample(void *argument) {
-    struct bench_sampler *sampler = argument;
-    const struct timespec step = {.tv_nsec = 5000000};
-    while (!atomic_load(&sampler->stop)) {
-        uint64_t now = rss_anon(sampler->descriptor);
-        if (now > sampler->peak)
-            sampler->peak = now;
-        nanosleep(&step, NULL);
-    }
-    return NULL;
-}
-
-struct bench_sampler *bench_sampler_start(void) {
-    struct bench_sampler *sampler = bench_alloc(sizeof *sampler);
-    sampler->descriptor = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-    sampler->base = sampler->peak = rss_anon(sampler->descriptor);
-    bench_check(pthread_create(&sampler->thread, NULL, sample, sampler) == 0 ? ETL_OK : ETL_E_IO,
-                "sampler", NULL);
-    return sampler;
-}
-
-uint64_t bench_sampler_stop(struct bench_sampler *sampler) {
-    atomic_store(&sampler->stop, true);
-    pthread_join(sampler->thread, NULL);
-    if (sampler->descriptor >= 0)
-        close(sampler->descriptor);
-    uint64_t above = sampler->peak - sampler->base;
-    free(sampler);
-    return above;
 }
 
 int bench_scratch_file(const struct bench *bench) {

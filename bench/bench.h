@@ -95,11 +95,23 @@ struct bench_cpu {
 };
 struct bench_cpu bench_cpu_now(void);
 
-/* ---- Peak anonymous memory: a thread that samples RssAnon every 5 ms. Linux; elsewhere 0. */
+/* ---- Anonymous memory: a thread that samples RssAnon every 5 ms. Linux; elsewhere 0. */
 
 struct bench_sampler;
 struct bench_sampler *bench_sampler_start(void);
-uint64_t bench_sampler_stop(struct bench_sampler *sampler); /* bytes above those at the start */
+uint64_t bench_sampler_stop(struct bench_sampler *sampler); /* peak: bytes above the start's */
+
+/* The same over time: the maximum of each step. */
+enum { BENCH_SERIES_MAX = 32 };
+struct bench_series {
+    size_t count;
+    double step_seconds;
+    uint64_t bytes[BENCH_SERIES_MAX];
+};
+uint64_t bench_sampler_stop_series(struct bench_sampler *sampler, struct bench_series *series);
+
+/* RssAnon of a process now, 0 is this one. */
+uint64_t bench_anonymous(int process);
 
 /* A new file without a name in the scratch directory. */
 int bench_scratch_file(const struct bench *bench);

@@ -9,13 +9,14 @@
  * (values hold the pair's number), and all pairs that went in came out. Its checksum, which
  * depends on the order, is what every timed pass must give. */
 #include "bench.h"
+#include "pass.h"
 #include "workload.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { CHUNK = 256 << 10, CASES_MOST = 16, ROUNDS_MOST = 64, KEY_ROOM = 4096, SEED = 1 };
+enum { CHUNK = 256 << 10, CASES_MOST = 16, ROUNDS_MOST = 64 };
 
 /* What one pass measures; printed as medians, in this order. */
 enum metric {
@@ -51,9 +52,7 @@ static const struct {
 
 struct job {
     struct bench *bench;
-    char letter;
-    uint64_t size, pairs;
-    size_t limit;
+    struct pass pass;
     uint64_t sum;       /* of the output, in its order */
     uint64_t floor_sum; /* of the input, in its order */
 };
@@ -65,54 +64,24 @@ struct variant {
     double values[METRICS][ROUNDS_MOST];
 };
 
-static void check(int status, const etl_collector *collector) {
-    if (status != ETL_OK)
-        bench_check(status, "end to end",
-                    collector != NULL ? etl_collector_message(collector) : NULL);
-}
-
 static double seconds(uint64_t from, uint64_t to) {
     return (double)(to - from) / 1e9;
 }
 
 /* ---- libetl. */
 
-static etl_collector *create(const struct job *job, int threads) {
-    const char *directories[] = {job->bench->scratch, NULL};
-    etl_options options = LIBETL_OPTIONS_INIT;
-    options.memory_limit = job->limit;
-    options.threads = threads;
-    options.temp_dirs = directories;
-    char message[512] = "";
-    etl_collector *collector;
-    bench_check(etl_collector_create_message(&collector, &options, message, sizeof message),
-                "create", message);
-    return collector;
-}
-
-static void collect(const struct job *job, etl_collector *collector) {
-    struct workload *workload = workload_open(job->letter, SEED, job->size);
-    for (uint64_t i = 0; i < job->pairs; i++) {
-        struct workload_pair pair;
-        workload_next(workload, &pair);
-        int status = etl_collect(collector, etl_slice_of(pair.key, pair.key_size),
-                                 etl_slice_of(pair.value, pair.value_size));
-        if (status != ETL_OK)
-            check(status, collector);
-    }
-    workload_close(workload);
-}
-
-static uint64_t pass(const struct job *job, int threads, double *values) {
+static uint64_t library_pass(const struct job *job, int threads, double *values) {
     uint64_t sum = 0;
+    struct pass pass = job->pass;
+    pass.threads = threads;
     etl_stats stats = {.struct_size = sizeof stats};
-    etl_collector *collector = create(job, threads);
+    etl_collector *collector = pass_create(&pass);
     uint64_t start = bench_now_ns();
-    collect(job, collector);
+    pass_collect(&pass, collector);
     uint64_t collected = bench_now_ns();
-    check(etl_load(collector, bench_load_fold, &sum), collector);
+    pass_check(etl_load(collector, bench_load_fold, &sum), collector);
     uint64_t loaded = bench_now_ns();
-    check(etl_collector_stats(collector, &stats), collector);
+    pass_check(etl_collector_stats(collector, &stats), collector);
     etl_collector_destroy(collector);
     values[WALL] = seconds(start, loaded);
     values[COLLECT] = seconds(start, collected);
@@ -136,11 +105,11 @@ static void write_chunk(int descriptor, const void *chunk, size_t size, uint64_t
 
 /* Returns the bytes written. */
 static uint64_t floor_write(const struct job *job, int descriptor) {
-    struct workload *workload = workload_open(job->letter, SEED, job->size);
+    struct workload *workload = workload_open(job->pass.letter, PASS_SEED, job->pass.size);
     unsigned char *chunk = bench_alloc(CHUNK);
     size_t used = 0;
     uint64_t offset = 0;
-    for (uint64_t i = 0; i < job->pairs; i++) {
+    for (uint64_t i = 0; i < job->pass.pairs; i++) {
         struct workload_pair pair;
         workload_next(workload, &pair);
         if (CHUNK - used < pair.key_size + pair.value_size) {
@@ -168,7 +137,7 @@ static uint64_t floor_pass(const struct job *job, double *values) {
     int descriptor = bench_scratch_file(job->bench);
     uint64_t start = bench_now_ns();
 #if defined(__linux__)
-    (void)fallocate(descriptor, 0, 0, (off_t)job->size); /* as the library does */
+    (void)fallocate(descriptor, 0, 0, (off_t)job->pass.size); /* as the library does */
 #endif
     uint64_t size = floor_write(job, descriptor);
     uint64_t written = bench_now_ns();
@@ -189,8 +158,8 @@ static uint64_t verify_floor(const struct job *job, const char *set) {
     int descriptor = bench_scratch_file(job->bench);
     uint64_t size = floor_write(job, descriptor), at = 0, wrong = 0;
     const unsigned char *map = floor_map(descriptor, size);
-    struct workload *workload = workload_open(job->letter, SEED, job->size);
-    for (uint64_t i = 0; i < job->pairs; i++) {
+    struct workload *workload = workload_open(job->pass.letter, PASS_SEED, job->pass.size);
+    for (uint64_t i = 0; i < job->pass.pairs; i++) {
         struct workload_pair pair;
         workload_next(workload, &pair);
         wrong += memcmp(map + at, pair.key, pair.key_size) != 0 ||
@@ -209,58 +178,28 @@ static uint64_t verify_floor(const struct job *job, const char *set) {
 /* ---- The verified pass. */
 
 struct verified {
-    uint64_t pairs, sum, unordered_sum, last_number;
-    unsigned char last_key[KEY_ROOM];
-    size_t last_size;
-    bool wrong;
+    struct output output;
+    uint64_t sum;
 };
-
-static uint64_t number_of(etl_slice value) {
-    uint64_t number = 0;
-    memcpy(&number, value.data, value.size < 8 ? value.size : 8);
-    return number;
-}
 
 static int verify_pair(void *context, etl_slice key, etl_slice value) {
     struct verified *v = context;
-    if (v->pairs != 0) {
-        size_t shared = key.size < v->last_size ? key.size : v->last_size;
-        int order = memcmp(v->last_key, key.data, shared);
-        if (order == 0)
-            order = (v->last_size > key.size) - (v->last_size < key.size);
-        if (order > 0 || (order == 0 && v->last_number >= number_of(value)))
-            v->wrong = true;
-    }
-    v->pairs++;
-    v->sum = bench_fold_pair(v->sum, key, value);
-    v->unordered_sum += bench_fold_pair(0, key, value);
-    v->last_number = number_of(value);
-    v->last_size = key.size;
-    memcpy(v->last_key, key.data, key.size);
-    return 0;
+    output_load(&v->output, key, value);
+    return bench_load_fold(&v->sum, key, value);
 }
 
 static void verify(struct job *job, const char *set) {
-    struct verified *v = bench_alloc(sizeof *v);
-    etl_collector *collector = create(job, 0);
-    collect(job, collector);
-    check(etl_load(collector, verify_pair, v), collector);
+    struct verified v = {.sum = 0};
+    etl_collector *collector = pass_create(&job->pass);
+    pass_collect(&job->pass, collector);
+    pass_check(etl_load(collector, verify_pair, &v), collector);
     etl_collector_destroy(collector);
-    uint64_t input_sum = 0;
-    struct workload *workload = workload_open(job->letter, SEED, job->size);
-    for (uint64_t i = 0; i < job->pairs; i++) {
-        struct workload_pair pair;
-        workload_next(workload, &pair);
-        input_sum += bench_fold_pair(0, etl_slice_of(pair.key, pair.key_size),
-                                     etl_slice_of(pair.value, pair.value_size));
-    }
-    workload_close(workload);
-    if (v->pairs != job->pairs || v->unordered_sum != input_sum)
-        bench_wrong(job->bench, set, "pairs out", v->unordered_sum, input_sum);
-    if (v->wrong)
-        bench_wrong(job->bench, set, "order", 1, 0);
-    job->sum = v->sum;
-    free(v);
+    uint64_t input_sum = pass_input_sum(&job->pass);
+    if (v.output.pairs != job->pass.pairs || v.output.unordered != input_sum)
+        bench_wrong(job->bench, set, "pairs out", v.output.unordered, input_sum);
+    if (v.output.descents + v.output.misplaced != 0)
+        bench_wrong(job->bench, set, "order", v.output.descents + v.output.misplaced, 0);
+    job->sum = v.sum;
 }
 
 /* ---- Rounds and tables. */
@@ -270,7 +209,8 @@ static void run_variant(const struct job *job, const char *set, struct variant *
     double values[METRICS] = {0};
     struct bench_sampler *sampler = bench_sampler_start();
     struct bench_cpu before = bench_cpu_now();
-    uint64_t sum = variant->floor ? floor_pass(job, values) : pass(job, variant->threads, values);
+    uint64_t sum =
+        variant->floor ? floor_pass(job, values) : library_pass(job, variant->threads, values);
     struct bench_cpu after = bench_cpu_now();
     values[ANONYMOUS] = (double)bench_sampler_stop(sampler) / (1 << 20);
     values[USER] = after.user - before.user;
@@ -324,8 +264,8 @@ static void run_job(struct job *job, struct variant *variants, size_t count) {
     if (rounds > ROUNDS_MOST)
         rounds = ROUNDS_MOST;
     char set[96];
-    snprintf(set, sizeof set, "%c: %.1f MiB in %.1f MiB", job->letter,
-             (double)job->size / (1 << 20), (double)job->limit / (1 << 20));
+    snprintf(set, sizeof set, "%c: %.1f MiB in %.1f MiB", job->pass.letter,
+             (double)job->pass.size / (1 << 20), (double)job->pass.limit / (1 << 20));
     verify(job, set);
     job->floor_sum = verify_floor(job, set);
     for (size_t i = 0; i < count && !bench->quick; i++)
@@ -364,11 +304,13 @@ int main(int argc, char **argv) {
     size_t count = make_variants(variants, list);
     for (const char *letter = letters; *letter != '\0'; letter++) {
         uint64_t share = bench.quick ? 512 : *letter == 'D' ? 4 : 1; /* of the full size */
-        struct job job = {.bench = &bench,
-                          .letter = *letter,
-                          .size = size != 0 ? size : ((uint64_t)2 << 30) / share,
-                          .limit = (size_t)(limit != 0 ? limit : ((uint64_t)256 << 20) / share)};
-        job.pairs = workload_pairs(job.letter, job.size);
+        struct job job = {
+            .bench = &bench,
+            .pass = {.letter = *letter,
+                     .size = size != 0 ? size : ((uint64_t)2 << 30) / share,
+                     .limit = (size_t)(limit != 0 ? limit : ((uint64_t)256 << 20) / share),
+                     .directory = bench.scratch}};
+        job.pass.pairs = workload_pairs(job.pass.letter, job.pass.size);
         run_job(&job, variants, count);
     }
     free(variants);

@@ -15,6 +15,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct workload_pair {
     const void *key;
     size_t key_size;
@@ -36,5 +40,9 @@ void workload_next(struct workload *workload, struct workload_pair *pair);
 
 /* About this many pairs make up data_size. */
 uint64_t workload_pairs(char letter, uint64_t data_size);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -230,10 +230,14 @@ static void block_free(struct support_memory *memory, void *block, size_t size) 
     free(head);
 }
 
+static bool is_refused(struct support_memory *memory, size_t call) {
+    size_t from = atomic_load(&memory->refuse_from), count = atomic_load(&memory->refuse_count);
+    return from != 0 && call >= from && (count == 0 || call - from < count);
+}
+
 static void *block_make(struct support_memory *memory, size_t size) {
     size_t call = atomic_fetch_add(&memory->calls, 1) + 1;
-    size_t refuse_from = atomic_load(&memory->refuse_from);
-    if ((refuse_from != 0 && call >= refuse_from) || size > SIZE_MAX / 2)
+    if (is_refused(memory, call) || size > SIZE_MAX / 2)
         return NULL;
     struct head *head = malloc(HEAD_SIZE + size + TAIL_SIZE);
     if (head == NULL)
@@ -281,28 +285,56 @@ void support_memory_check(const struct support_memory *memory) {
 
 /* ---- Child processes */
 
-/* By another program: a leak check at the end of this one would ask for what only its parent's
- * threads know, and counts of covered lines are written before. */
-static void leave(bool well) {
+/* gcc and clang both have these in what --coverage links. */
+#ifdef SUPPORT_COVERAGE
+void __gcov_dump(void);
+void __gcov_reset(void);
+
+static void begin_counts(void) {
+    __gcov_reset();
+}
+
+static void write_counts(void) {
+    __gcov_dump();
+}
+#else
+static void begin_counts(void) {
+}
+static void write_counts(void) {
+}
+#endif
+
+pid_t support_fork(void) {
     fflush(NULL);
-    execl("/bin/sh", "sh", "-c", well ? "exit 0" : "exit 1", (char *)NULL);
+    pid_t child = fork();
+    if (child == 0)
+        begin_counts();
+    return child;
+}
+
+/* By another program: a leak check at the end of this one would ask for what only its parent's
+ * threads know. */
+void support_child_leave(int code) {
+    char command[16];
+    snprintf(command, sizeof command, "exit %d", code);
+    fflush(NULL);
+    write_counts();
+    execl("/bin/sh", "sh", "-c", command, (char *)NULL);
     _exit(1);
 }
 
 void support_child_failed(const char *condition, const char *file, int line) {
     fprintf(stderr, "%s:%d: in a child: not true: %s\n", file, line, condition);
-    leave(false);
-    abort();
+    support_child_leave(1);
 }
 
 void support_in_child(void (*body)(void)) {
-    fflush(NULL);
-    pid_t child = fork();
+    pid_t child = support_fork();
     assert_true(child >= 0);
     if (child == 0) {
         alarm(60);
         body();
-        leave(true);
+        support_child_leave(0);
     }
     int status;
     while (waitpid(child, &status, 0) < 0)

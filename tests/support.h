@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/types.h>
 #include <cmocka.h>
 
 #include "etl.h"
@@ -108,7 +109,8 @@ struct support_memory {
     atomic_size_t bytes;
     atomic_size_t bytes_peak;
     atomic_size_t mistakes;
-    atomic_size_t refuse_from; /* refuse every call from this one on; 0: never */
+    atomic_size_t refuse_from;  /* refuse calls from this one on; 0: never */
+    atomic_size_t refuse_count; /* so many of them; 0: all */
 };
 
 etl_allocator support_allocator(struct support_memory *memory);
@@ -128,7 +130,12 @@ void support_memory_check(const struct support_memory *memory);
 
 enum { SUPPORT_CHILD_SKIP = 77 };
 
-void support_child_failed(const char *condition, const char *file, int line);
+/* As fork, but what stdio holds is written before; in a build for coverage the child counts for
+ * itself, from nothing, and what it counted is kept when it leaves by support_child_leave. */
+pid_t support_fork(void);
+_Noreturn void support_child_leave(int code);
+
+_Noreturn void support_child_failed(const char *condition, const char *file, int line);
 
 /* Run body in a forked child, which is killed after a minute; the test fails unless the child
  * leaves with 0, and is skipped when it leaves with SUPPORT_CHILD_SKIP. */

@@ -431,7 +431,6 @@ static void test_steady(void **unused) {
     (void)unused;
     steady(&settings[0], RANDOM, 5 * MIB, false);
     steady(&settings[0], RANDOM, 15 * MIB, true);
-    steady(&settings[0], HEAVY, 12 * MIB, true);
     steady(&settings[2], RANDOM, 5 * MIB, false);
 }
 

@@ -396,6 +396,43 @@ static void test_out_of_order(void **unused) {
     ground_end();
 }
 
+/* Providers whose ranges do not overlap are read one after the other; where the first goes past the
+ * beginning of the second, or only up to it, the ranges lied. */
+static void test_out_of_order_between_chained(void **unused) {
+    (void)unused;
+    static const char *const lasts[] = {"07", "10", "105", "2"};
+    ground_start(1 * MIB, true);
+    for (size_t row = 0; row < COUNT_OF(lasts); row++)
+        for (unsigned before = 0; before + 1 < MADE; before++) {
+            struct oracle pairs[MADE] = {{0}};
+            for (unsigned i = 0; i < MADE * 10; i++) {
+                char key[8];
+                snprintf(key, sizeof key, "%u%u", (i / 10 + MADE - before) % MADE, i % 10);
+                oracle_add(&pairs[i / 10], etl_slice_str(key), etl_slice_str("v"));
+            }
+            struct etl__merge merge;
+            struct made *made[MADE];
+            const struct etl__pair *pair;
+            open_made(&merge, made, pairs, 1);
+            assert_int_equal(merge.player_count, 1);
+            struct oracle_pair *last = &pairs[before].pairs[9]; /* of those with "0" */
+            free(last->key);
+            last->key_size = strlen(lasts[row]);
+            last->key = (unsigned char *)strdup(lasts[row]);
+            int status;
+            size_t count = 0;
+            while ((status = etl__merge_next(&merge, &pair, &ground.error)) == ETL_OK)
+                count++;
+            assert_int_equal(status, ETL_E_CORRUPT);
+            assert_int_equal(count, row == 0 ? 8 : 10); /* it looks one pair ahead */
+            assert_merge_status(&merge, ETL_E_CORRUPT);
+            etl__merge_close(&merge);
+            for (size_t i = 0; i < MADE; i++)
+                oracle_clear(&pairs[i]);
+        }
+    ground_end();
+}
+
 /* Pairs in equal pairs out: less or more than a provider claims is noticed at the end. */
 static void test_wrong_count(void **unused) {
     (void)unused;
@@ -453,7 +490,7 @@ int main(void) {
         cmocka_unit_test(test_ranges),       cmocka_unit_test(test_very_long_prefixes),
         cmocka_unit_test(test_cancel),       cmocka_unit_test(test_runs_ahead),
         cmocka_unit_test(test_lifetimes),    cmocka_unit_test(test_provider_fails),
-        cmocka_unit_test(test_out_of_order), cmocka_unit_test(test_wrong_count),
-        cmocka_unit_test(test_open_fails)};
+        cmocka_unit_test(test_out_of_order), cmocka_unit_test(test_out_of_order_between_chained),
+        cmocka_unit_test(test_wrong_count),  cmocka_unit_test(test_open_fails)};
     return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }

@@ -1,12 +1,8 @@
 /* test_os.c: the seam to the system: modes and masks whatever the process has set, limits, maps.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "os.h"
+#include "support.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -150,10 +146,10 @@ static void test_file_limit(void **unused) {
     (void)unused;
     for (int pending = 0; pending < 2; pending++) {
         int status;
-        pid_t child = fork();
+        pid_t child = support_fork();
         assert_true(child >= 0);
         if (child == 0)
-            _exit(pass_file_limit(pending == 1));
+            support_child_leave(pass_file_limit(pending == 1));
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_true(WIFEXITED(status));
         assert_int_equal(WEXITSTATUS(status), 0);

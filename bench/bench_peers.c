@@ -320,8 +320,9 @@ static void run_mode(struct bench *bench, const struct choice *choice, char lett
     free(set);
 }
 
-/* OpenMP's threads, which are STXXL's, spin while they wait, and take the processor from the others
- * by that: many times the time on a busy machine. It can be told only before the program starts. */
+/* OpenMP's threads, which are STXXL's, spin while they wait and take the processor from the others
+ * by that: many times the time on a busy machine. It can be told only before the program
+ * starts. */
 static void wait_without_spinning(char **argv) {
 #ifdef LIBETL_PEER_STXXL
     if (getenv("OMP_WAIT_POLICY") == NULL && setenv("OMP_WAIT_POLICY", "passive", 1) == 0)
@@ -334,16 +335,19 @@ static void wait_without_spinning(char **argv) {
 int main(int argc, char **argv) {
     wait_without_spinning(argv);
     struct bench bench;
-    struct choice choice = {.letters = "ABCDEFU", .modes = "external,memory"};
+    struct choice choice = {.modes = "external,memory"};
     const struct bench_flag flags[] = {
         {"size", "bytes of keys and values (default 2G; D: 512M)", &choice.size, NULL},
         {"limit", "memory for them (default 256M; D: 64M)", &choice.limit, NULL},
         {"memory-size", "bytes in memory, in four times as many (default limit / 4)",
          &choice.memory_size, NULL},
         {"modes", "default external,memory", NULL, &choice.modes},
-        {"workloads", "letters of workload.h (default ABCDEFU)", NULL, &choice.letters},
+        {"workloads", "letters of workload.h (default ABCDEFU; quick: BDU)", NULL,
+         &choice.letters},
         {"peers", "names with commas (default all that were built)", NULL, &choice.names}};
     bench_start(&bench, "bench_peers", argc, argv, flags, 6);
+    if (choice.letters == NULL)
+        choice.letters = bench.quick ? "BDU" : "ABCDEFU";
     struct peer_report *report =
         mmap(NULL, sizeof *report, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     bench_check(report != MAP_FAILED ? ETL_OK : ETL_E_NOMEM, "mmap", NULL);

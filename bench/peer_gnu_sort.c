@@ -2,9 +2,8 @@
  *
  * A record is key, 0x02, value, NUL (sort -z). What a text tool cannot hold is escaped so that the
  * order stays: 0, 1 and 2 become 01 01, 01 03 and 01 04, which still lie below 03. Random bytes
- * grow by 1.2 percent, where hexadecimal digits would double them and halve sort's speed. Values
- * are complemented first, so that F's zeros do not grow. Escaping goes by eight bytes where none of
- * them needs it. */
+ * grow by 1.2 percent, where hexadecimal digits would double them. Values are complemented first,
+ * so that F's zeros do not grow. Escaping goes by eight bytes where none of them needs it. */
 #include "bench.h"
 #include "peers.h"
 

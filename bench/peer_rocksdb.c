@@ -1,8 +1,9 @@
 /* peer_rocksdb.c: RocksDB as one sorts with it: bulk load settings (sorted files stay on level 0,
  * no compaction), the memtable that is a vector sorted when it is full, no log, no compression,
- * batches of puts, then one iterator that merges files and memtable. Half of the limit for each of
- * two memtables, the one that fills and the one that a background thread writes. It keeps one value
- * a key, so that repeated keys carry their number. */
+ * batches of puts, then one iterator that merges files and memtable. A third of the limit for each
+ * of two memtables, the one that fills and the one that a background thread writes; the vectors
+ * and the files' writer and readers take the rest. It keeps one value a key, so that repeated keys
+ * carry their number. */
 #include "peers.h"
 
 #include <rocksdb/c.h>
@@ -21,7 +22,7 @@ static rocksdb_options_t *make_options(const struct pass *pass) {
     rocksdb_options_set_create_if_missing(options, 1);
     rocksdb_options_set_memtable_vector_rep(options);
     rocksdb_options_set_allow_concurrent_memtable_write(options, 0);
-    rocksdb_options_set_write_buffer_size(options, pass->limit / 2);
+    rocksdb_options_set_write_buffer_size(options, pass->limit / 3);
     rocksdb_options_set_max_write_buffer_number(options, 2);
     rocksdb_options_set_compression(options, rocksdb_no_compression);
     rocksdb_options_set_max_open_files(options, -1);

@@ -1,7 +1,7 @@
-/* peer_sqlite.c: SQLite: insert into a table of a temporary database and SELECT ... ORDER BY, which
- * runs its external sorter (vdbesort.c). No journal, no sync, one transaction. The page cache and
- * the sorter each take up to cache_size, so that each gets half of the limit; one worker thread.
- * Its sorter is not stable. */
+/* peer_sqlite.c: SQLite: insert into a table of a temporary database and SELECT ... ORDER BY,
+ * which runs its external sorter (vdbesort.c). No journal, no sync, one transaction, one worker
+ * thread. The page cache, the buffer that the sorter fills and the one that its worker sorts each
+ * take up to cache_size, so that each gets a third of the limit. Its sorter is not stable. */
 #include "peers.h"
 
 #include <sqlite3.h>
@@ -22,7 +22,7 @@ static sqlite3 *open_database(const struct pass *pass) {
     sqlite3_temp_directory = sqlite3_mprintf("%s", pass->directory);
     check(NULL, sqlite3_open("", &db)); /* a file without a name, written when the cache is full */
     snprintf(text, sizeof text, "PRAGMA cache_size = -%llu",
-             (unsigned long long)(pass->limit / 2 >> 10));
+             (unsigned long long)(pass->limit / 3 >> 10));
     execute(db, "PRAGMA temp_store = FILE");
     execute(db, text);
     execute(db, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA threads = 1");

@@ -1,6 +1,7 @@
 # peers.cmake: bench_peers and the sorters that it is built with. Each is optional: a package that
 # is not there leaves its peer out. Debian: libmtbl-dev libsqlite3-dev libstxxl-dev librocksdb-dev
-# liblmdb-dev. None is used with the thread and memory sanitizers, which would have to see into them.
+# liblmdb-dev. None is used with the thread and memory sanitizers, which would have to see into
+# them.
 
 option(LIBETL_BUILD_PEERS "Compare with other sorters, where their packages are found"
        ${PROJECT_IS_TOP_LEVEL})

@@ -34,27 +34,13 @@ static int check_options(const etl_options *options, struct etl__error *error) {
     return ETL_OK;
 }
 
-/* Is something set that this version does not know? */
-static bool has_unknown(const etl_options *options) {
-    const uint8_t *at = (const uint8_t *)options + sizeof *options;
-    for (size_t i = sizeof *options; i < options->struct_size; i++)
-        if (*at++ != 0)
-            return true;
-    return false;
-}
-
 /* The options in full: a struct of an older header has fewer, and 0 means the default. */
 static int complete_options(etl_options *complete, const etl_options *options,
                             struct etl__error *error) {
     memset(complete, 0, sizeof *complete);
-    if (options != NULL) {
-        size_t size = options->struct_size;
-        if ((size != 0 && size < sizeof size) || has_unknown(options))
-            return etl__fail(error, ETL_E_INVALID,
-                             "struct_size: %zu, of which this version knows %zu", size,
-                             sizeof *options);
-        memcpy(complete, options, size == 0 || size > sizeof *complete ? sizeof *complete : size);
-    }
+    if (options != NULL && !etl__take_struct(complete, sizeof *complete, options))
+        return etl__fail(error, ETL_E_INVALID, "struct_size: %zu, of which this version knows %zu",
+                         options->struct_size, sizeof *options);
     if (complete->memory_limit == 0)
         complete->memory_limit = DEFAULT_LIMIT;
     if (complete->memory_limit < LEAST_LIMIT)
@@ -252,10 +238,10 @@ static inline void count_pair(struct etl_collector *collector, size_t key_size,
 
 static int check_pair(struct etl_collector *collector, etl_slice key, etl_slice value) {
     struct etl__error *error = &collector->error;
-    if ((key.data == NULL && key.size != 0) || (value.data == NULL && value.size != 0))
+    if (!etl__is_slice(key) || !etl__is_slice(value))
         return etl__fail(error, ETL_E_INVALID, "%s: NULL data with a size of %zu",
-                         key.data == NULL && key.size != 0 ? "key" : "value",
-                         key.data == NULL && key.size != 0 ? key.size : value.size);
+                         etl__is_slice(key) ? "value" : "key",
+                         etl__is_slice(key) ? value.size : key.size);
     if (key.size > ETL_SIZE_MAX || value.size > ETL_SIZE_MAX)
         return etl__fail(error, ETL_E_TOO_LARGE, "%s of %zu bytes: the most is %llu",
                          key.size > ETL_SIZE_MAX ? "key" : "value",

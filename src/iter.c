@@ -134,11 +134,6 @@ static int open_entered(etl_iter **out, etl_collector *const *collectors, size_t
     return ETL_OK;
 }
 
-static bool is_range(const etl_range *range) {
-    return range == NULL || ((range->from.data != NULL || range->from.size == 0) &&
-                             (range->to.data != NULL || range->to.size == 0));
-}
-
 int etl_iter_open_many(etl_iter **out, etl_collector *const *collectors, size_t count,
                        const etl_range *range) {
     if (out == NULL)
@@ -146,7 +141,7 @@ int etl_iter_open_many(etl_iter **out, etl_collector *const *collectors, size_t 
     *out = NULL;
     if (count == 0 || !etl__are_collectors(collectors, count))
         return ETL_E_INVALID;
-    if (!is_range(range))
+    if (range != NULL && (!etl__is_slice(range->from) || !etl__is_slice(range->to)))
         return etl__fail(&collectors[0]->error, ETL_E_INVALID,
                          "iterating: a range with NULL data and a size");
     ETL__TRY(etl__enter(collectors, count, true));
@@ -209,7 +204,7 @@ static int keep_sought(etl_iter *iter, etl_slice key) {
 }
 
 int etl_iter_seek(etl_iter *iter, etl_slice key) {
-    if (iter == NULL || (key.data == NULL && key.size != 0))
+    if (iter == NULL || !etl__is_slice(key))
         return ETL_E_INVALID;
     ETL__TRY(check_alive(iter));
     ETL__TRY(keep_sought(iter, key));

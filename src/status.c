@@ -90,3 +90,18 @@ int etl__fail_callback(struct etl__error *error, int value, const char *which) {
     error->callback = value;
     return etl__fail(error, ETL__E_CALLBACK, "the %s callback returned %d", which, value);
 }
+
+bool etl__take_struct(void *complete, size_t size, const void *given) {
+    size_t known;
+    memcpy(&known, given, sizeof known);
+    if (known == 0)
+        known = size;
+    if (known < sizeof known)
+        return false;
+    for (size_t i = size; i < known; i++)
+        if (((const uint8_t *)given)[i] != 0)
+            return false;
+    memset(complete, 0, size);
+    memcpy(complete, given, known < size ? known : size);
+    return true;
+}

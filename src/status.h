@@ -44,6 +44,15 @@ struct etl__error {
             return try_status;    \
     } while (0)
 
+/* Copy a struct whose first member is its struct_size as the caller knows it (0: as this version
+ * does): what an older caller has not is 0. False where it sets what this version does not know,
+ * or its size is none. */
+bool etl__take_struct(void *complete, size_t size, const void *given);
+
+static inline bool etl__is_slice(etl_slice slice) {
+    return slice.data != NULL || slice.size == 0;
+}
+
 /* Write the text and return status. */
 int etl__fail(struct etl__error *error, int status, const char *format, ...) ETL__PRINTF(3, 4);
 

@@ -16,8 +16,8 @@ static int collect_all(const etl_transform_args *args, etl_collector *collector)
     etl_slice key, value;
     int status;
     while ((status = args->source(args->source_ctx, &key, &value)) == ETL_OK) {
-        if (!is_in_range(&args->range, key))
-            continue;
+        if (etl__is_slice(key) && !is_in_range(&args->range, key))
+            continue; /* what is no slice is for etl_collect to refuse */
         ETL__TRY(args->extract != NULL ? args->extract(args->extract_ctx, collector, key, value)
                                        : etl_collect(collector, key, value));
     }
@@ -31,13 +31,11 @@ static void show(const etl_transform_args *args, const char *text) {
 
 int etl_transform(const etl_transform_args *given) {
     etl_transform_args args;
-    if (given == NULL)
+    if (given == NULL || !etl__take_struct(&args, sizeof args, given))
         return ETL_E_INVALID;
-    memset(&args, 0, sizeof args);
-    size_t size = given->struct_size;
-    memcpy(&args, given, size == 0 || size > sizeof args ? sizeof args : size);
-    if (args.source == NULL || args.load == NULL) {
-        show(&args, "transform: source and load are needed");
+    if (args.source == NULL || args.load == NULL || !etl__is_slice(args.range.from) ||
+        !etl__is_slice(args.range.to)) {
+        show(&args, "transform: source and load are needed, and a range without NULL data");
         return ETL_E_INVALID;
     }
     etl_collector *collector;

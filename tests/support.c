@@ -320,7 +320,7 @@ void support_child_leave(int code) {
     fflush(NULL);
     write_counts();
     execl("/bin/sh", "sh", "-c", command, (char *)NULL);
-    _exit(1);
+    _exit(code); /* a limit on processes may forbid programs too */
 }
 
 void support_child_failed(const char *condition, const char *file, int line) {

@@ -292,7 +292,10 @@ static void refused_while_dealing(void **state) {
     live_dealt(&life, PAIRS, 0, 0);
     size_t calls = atomic_load(&life.memory.calls);
     size_t step = calls / (support_light() ? 2 : 10) + 1;
-    for (size_t from = 3, turn = 0; from <= calls; from += step, turn++) {
+    struct prng prng;
+    prng_start(&prng, PAIRS);
+    for (size_t from = prng_between(&prng, 1, step), turn = 0; from <= calls;
+         from += step, turn++) {
         plan.access = turn % 2 == 0 ? ETL_ACCESS_MMAP : ETL_ACCESS_READ;
         live_dealt(&life, PAIRS, from, turn % 3 == 0);
     }

@@ -198,7 +198,7 @@ static void sweep(const struct plan *plan, size_t step) {
             live(&life, from, refuse_count);
     print_message("  %zu pairs, threads %d, access %d: %zu allocations, %u refusals told\n",
                   plan->count, plan->threads, (int)plan->access, calls, life.refusals);
-    assert_true(life.refusals != 0);
+    assert_true(step != 1 || life.refusals != 0); /* a sample may hit none that is told */
     assert_int_equal(support_entries(support_directory()), 0);
     oracle_clear(&input);
     oracle_clear(&expected);

@@ -26,12 +26,12 @@ static etl_collector *create(const etl_options *options) {
 /* A child that does nothing but destroy, which must return at once: it has 20 seconds. */
 static void assert_child_may_destroy(etl_collector *collector) {
     fflush(NULL);
-    pid_t child = fork();
+    pid_t child = support_fork();
     assert_true(child >= 0);
     if (child == 0) {
         alarm(20);
         etl_collector_destroy(collector);
-        _exit(0);
+        support_child_leave(0);
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -67,9 +67,9 @@ static void a_forked_child_may_destroy_at_any_moment(void **state) {
 static int fork_in_the_middle(void *context, etl_slice key, etl_slice value) {
     struct counted *counted = context;
     if (counted->next == PAIRS / 2) {
-        pid_t child = fork();
+        pid_t child = support_fork();
         if (child == 0)
-            _exit(0); /* says goodbye without a word */
+            support_child_leave(0); /* says goodbye without a word */
         int status;
         counted->wrong += child < 0 || waitpid(child, &status, 0) != child || status != 0;
     }

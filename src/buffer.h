@@ -2,9 +2,8 @@
  *
  * Collecting only appends: a record goes behind the last one, and nothing else is written. The
  * index (16 bytes a pair) is made when the buffer is sealed, by one walk over the records:
- * sequential reads that cost less than keeping an index while collecting, and none at all when the
- * keys came in ascending order. What the index will take is held back from the buffer's limit from
- * the start. */
+ * sequential reads, and no stores while collecting; none at all when the keys came in ascending
+ * order. What the index will take is held back from the buffer's limit from the start. */
 #ifndef LIBETL_BUFFER_H
 #define LIBETL_BUFFER_H
 

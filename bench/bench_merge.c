@@ -175,7 +175,6 @@ static struct etl__provider *open_provider(size_t run) {
     struct etl__provider *provider;
     check(etl__provider_file_open(&provider, m.runs[run], &m.memory, BUFFER, RELEASE_STEP,
                                   &m.error));
-    provider->sequence = run;
     return provider;
 }
 

@@ -7,8 +7,7 @@
  * the next checked block, of a buffer the next chunk.
  *
  * A pair that was read stays valid until the second refill after it (so a reader may hold the
- * current pair while it decodes the one behind it) and, where `stable` is set, until the provider
- * is closed. */
+ * current pair while it decodes the one behind it). */
 #ifndef LIBETL_PROVIDER_H
 #define LIBETL_PROVIDER_H
 
@@ -40,11 +39,8 @@ struct etl__provider {
 
     void (*close)(struct etl__provider *provider); /* frees the provider itself too */
 
-    uint64_t bytes;    /* of records, in all */
-    uint64_t pairs;    /* in all, whatever was sought */
-    uint64_t sequence; /* among equal keys the lower comes first */
-    bool stable;
-    bool checked_order; /* the source is known to be in order: no need to look again */
+    uint64_t bytes; /* of records, in all */
+    uint64_t pairs; /* in all, whatever was sought */
 };
 
 /* Out of line: the window is used up or the record at its head is not whole. */

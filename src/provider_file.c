@@ -450,7 +450,6 @@ int etl__provider_file_open(struct etl__provider **out, const struct etl__run *r
     file->base.close = file_close;
     file->base.pairs = run->footer.pairs;
     file->base.bytes = run->footer.data_end - run->footer.first_record;
-    file->base.stable = run->map != NULL;
     if (run->map == NULL) {
         int status = open_buffers(file, buffer_size, error);
         if (status != ETL_OK) {

@@ -163,9 +163,7 @@ int etl__provider_memory_open(struct etl__provider **out, const struct etl__buff
                                             .bytes = etl__buffer_record_bytes(buffer),
                                             .close = close_provider,
                                             .slots = buffer->table,
-                                            .pairs = buffer->pairs,
-                                            .stable = true,
-                                            .checked_order = true};
+                                            .pairs = buffer->pairs};
     if (is_indexed(buffer)) {
         provider->base.entry = buffer->index;
         provider->base.entry_end = buffer->index + buffer->pairs;

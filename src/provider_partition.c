@@ -203,9 +203,7 @@ int etl__provider_partition_open(struct etl__provider **out, const struct etl__b
                                             .sample = sample,
                                             .close = close_provider,
                                             .bytes = etl__buffer_record_bytes(buffer),
-                                            .pairs = buffer->pairs,
-                                            .stable = true,
-                                            .checked_order = true};
+                                            .pairs = buffer->pairs};
     if (!take_memory(provider)) {
         close_provider(&provider->base);
         return etl__fail_memory(error, buffer->partition->most_pairs * sizeof(struct etl__entry),

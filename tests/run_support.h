@@ -240,7 +240,6 @@ static inline void assert_run_equals(const struct etl__run *run, const struct pa
     assert_int_equal(
         etl__provider_file_open(&provider, run, &memory, buffer_size, 1 << 16, &failure), ETL_OK);
     assert_int_equal(provider->pairs, pairs->count);
-    assert_int_equal(provider->stable, run->map != NULL);
     int status = read_and_compare(provider, pairs, 0, SIZE_MAX);
     if (status != ETL_END)
         fail_msg("%s", failure.text);

@@ -142,21 +142,24 @@ static int bounds(struct etl__provider *base, etl_slice *first, etl_slice *last,
     return ETL_OK;
 }
 
-/* Some key of the bucket in which that part lies. */
+/* A key of the bucket in which that part lies. Inside a bucket keys are in no order: what begins its
+ * chunks is drawn at random from its range, so that a bucket that holds much can be cut too. */
 static int sample(struct etl__provider *base, uint64_t part, uint64_t parts, etl_slice *key,
                   struct etl__error *error) {
     struct partition_provider *provider = (struct partition_provider *)base;
     (void)error;
-    uint64_t wanted = (uint64_t)((double)part / (double)parts * (double)base->pairs);
+    uint64_t wanted = (uint64_t)((double)part / (double)parts * (double)base->bytes);
     for (uint32_t i = 0; i < bucket_count(provider); i++) {
         const struct etl__bucket *bucket = bucket_at(provider, i);
-        if (wanted < bucket->pairs) {
-            struct etl__pair pair;
-            etl__record_view(etl__chunk_data(bucket->first), &pair);
-            *key = etl_slice_of(pair.key, pair.key_size);
-            return ETL_OK;
+        for (struct etl__chunk *chunk = bucket->first; chunk != NULL; chunk = chunk->next) {
+            if (wanted < chunk->used) {
+                struct etl__pair pair;
+                etl__record_view(etl__chunk_data(chunk), &pair);
+                *key = etl_slice_of(pair.key, pair.key_size);
+                return ETL_OK;
+            }
+            wanted -= chunk->used;
         }
-        wanted -= bucket->pairs;
     }
     return ETL_END;
 }

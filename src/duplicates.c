@@ -183,6 +183,9 @@ int etl__output_next(struct etl__output *output, const struct etl__pair **pair,
     }
     for (;;) {
         ETL__TRY(etl__merge_next(merge, pair, error));
+        if (output->bounded && etl__key_compare((*pair)->key, (*pair)->key_size, output->to.data,
+                                                output->to.size) >= 0)
+            return ETL_END;
         switch (output->rules.duplicates) {
         case ETL_KEEP_FIRST:
             if (etl__merge_same_as_before(merge))

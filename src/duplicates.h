@@ -28,6 +28,8 @@ struct etl__output {
     struct etl_bytes folded; /* what reduce makes of them */
     etl_slice *slices; /* of the values to be folded; data is an offset until they are complete */
     size_t slice_count, slice_capacity;
+    etl_slice to; /* keys from here on are the end, when it is */
+    bool bounded; /* so: no group behind it is gathered, whose fold might fail */
     bool restart; /* a group was not completed: go back to its first pair */
 };
 

@@ -122,6 +122,8 @@ static int open_entered(etl_iter **out, etl_collector *const *collectors, size_t
     }
     struct etl__store *store = &collectors[0]->store;
     etl__output_open(&iter->output, &store->memory, &iter->merge, &store->rules);
+    iter->output.to = etl__bytes_slice(&iter->to);
+    iter->output.bounded = iter->bounded;
     link_iter(iter);
     if (iter->from.size != 0)
         status = etl__output_seek(&iter->output, iter->from.data, iter->from.size, error);
@@ -178,8 +180,6 @@ int etl_iter_next(etl_iter *iter, etl_slice *key, etl_slice *value) {
     if (iter->over)
         return ETL_END;
     int status = etl__output_next(&iter->output, &pair, &iter->error);
-    if (status == ETL_OK && ETL__UNLIKELY(is_behind_range(iter, pair->key, pair->key_size)))
-        status = ETL_END;
     if (ETL__UNLIKELY(status != ETL_OK)) {
         iter->over = status == ETL_END;
         return status == ETL_END ? ETL_END : fail_iter(iter, status);

@@ -6,6 +6,8 @@
 #include "provider_memory.h"
 #include "provider_partition.h"
 
+enum { STRETCHES = 64 };
+
 struct memory_provider {
     struct etl__provider base;
     const struct etl__buffer *buffer;
@@ -122,6 +124,28 @@ static const uint8_t *record_behind(const struct etl__extent *extent, size_t off
     }
 }
 
+static uint64_t entry_bytes(const struct etl__buffer *buffer, size_t at) {
+    struct etl__pair pair;
+    etl__record_view(etl__slots_record(&buffer->table, buffer->index[at].reference), &pair);
+    return 2 + (uint64_t)pair.key_size + pair.value_size;
+}
+
+/* The entry that has about this share of the bytes before it: stretches of the index are weighed by
+ * one record each, since sizes may go with keys. */
+static size_t entry_behind(const struct etl__buffer *buffer, double share) {
+    size_t stretches = buffer->pairs < STRETCHES ? (size_t)buffer->pairs : STRETCHES;
+    double step = (double)buffer->pairs / (double)stretches, total = 0, passed = 0;
+    for (size_t i = 0; i < stretches; i++)
+        total += (double)entry_bytes(buffer, (size_t)((double)i * step));
+    for (size_t i = 0; i < stretches; i++) {
+        double bytes = (double)entry_bytes(buffer, (size_t)((double)i * step));
+        if (passed + bytes > share * total)
+            return (size_t)(((double)i + (share * total - passed) / bytes) * step);
+        passed += bytes;
+    }
+    return (size_t)buffer->pairs - 1;
+}
+
 static int sample(struct etl__provider *base, uint64_t part, uint64_t parts, etl_slice *key,
                   struct etl__error *error) {
     const struct etl__buffer *buffer = ((struct memory_provider *)base)->buffer;
@@ -130,7 +154,7 @@ static int sample(struct etl__provider *base, uint64_t part, uint64_t parts, etl
         return ETL_END;
     double share = (double)part / (double)parts;
     if (is_indexed(buffer)) {
-        size_t at = (size_t)(share * (double)buffer->pairs);
+        size_t at = entry_behind(buffer, share);
         *key = key_of(etl__slots_record(&buffer->table, buffer->index[at].reference));
         return ETL_OK;
     }

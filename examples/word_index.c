@@ -8,18 +8,15 @@
  * of places; the index needs them in the order of words. That is a sort, mostly of more pairs than
  * memory should hold:
  *
- *     walk -> scan_file -> etl_collect(word, place) -> etl_load -> write_pair -> index file
+ *     walk_files -> scan_words -> etl_collect(word, place) -> etl_load -> write_pair -> index file
  *
- * A word is [A-Za-z_][A-Za-z0-9_]*, upper and lower case apart, at most 255 bytes: what is longer
- * is data, not text, and left out. A place is a file's number and a byte offset as eight bytes,
- * big-endian: libetl keeps equal keys in the order in which they came, so the places of a word
- * ascend without being compared.
+ * words.h says what a word and a place are. libetl keeps equal keys in the order in which they came,
+ * so the places of a word ascend without being compared.
  *
  * What is written is small because it is in order: see word_index_file.h. It is read from front to
  * back, once to check it after it was made, and again to look a word up (-f). */
 #include "word_index_file.h"
 
-#include <dirent.h>
 #include <getopt.h>
 
 enum { EXIT_NOT_FOUND = 1, EXIT_TROUBLE = 2 };
@@ -30,123 +27,30 @@ static struct console console = {.program = "word_index", .unit = "words"};
 /* ---- Collecting: every word of every file */
 
 struct scanner {
-    etl_collector *collector;
+    struct walk walk;
+    struct scan scan;
     struct paths paths;
-    uint64_t bytes;   /* read */
-    uint64_t skipped; /* files and directories that could not be read */
     unsigned char block[BLOCK];
 };
 
-static bool is_letter(unsigned char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-
-static bool is_digit(unsigned char c) {
-    return c >= '0' && c <= '9';
-}
-
-static int collect_word(struct scanner *scanner, const unsigned char *word, size_t size,
-                        uint64_t offset) {
-    uint64_t place = (uint64_t)(scanner->paths.count - 1) << OFFSET_BITS | offset;
-    unsigned char value[8];
-    for (int i = 0; i < 8; i++)
-        value[i] = (unsigned char)(place >> (56 - 8 * i));
-    return etl_collect(scanner->collector, etl_slice_of(word, size),
-                       etl_slice_of(value, sizeof value));
-}
-
-/* How much to read at this offset: nothing behind what an offset in a place can name. */
-static size_t block_size(uint64_t offset) {
-    uint64_t left = ((uint64_t)1 << OFFSET_BITS) - offset;
-    return left < BLOCK ? (size_t)left : BLOCK;
-}
-
-/* The words of the open file with the last path. A word may be cut by the end of a block, so it is
- * gathered byte by byte. */
-static int scan_words(struct scanner *scanner, int descriptor) {
-    unsigned char word[WORD_MAX_SIZE];
-    size_t size = 0; /* of the word so far; above WORD_MAX_SIZE it is no word */
-    uint64_t offset = 0;
-    ssize_t got;
-    while ((got = read(descriptor, scanner->block, block_size(offset))) > 0) {
-        for (ssize_t i = 0; i < got; i++, offset++) {
-            unsigned char c = scanner->block[i];
-            if (is_letter(c) || (size > 0 && is_digit(c))) {
-                if (size < WORD_MAX_SIZE)
-                    word[size] = c;
-                size++;
-            } else if (size > 0) {
-                int status = size <= WORD_MAX_SIZE
-                                 ? collect_word(scanner, word, size, offset - size)
-                                 : ETL_OK;
-                if (status != ETL_OK)
-                    return status;
-                size = 0;
-            }
-        }
-        scanner->bytes += (uint64_t)got;
-    }
-    if (got < 0) {
-        console_trouble(&console, "read failed", scanner->paths.path[scanner->paths.count - 1]);
-        scanner->skipped++;
-    }
-    return size > 0 && size <= WORD_MAX_SIZE ? collect_word(scanner, word, size, offset - size)
-                                             : ETL_OK;
-}
-
-static int scan_file(struct scanner *scanner, const char *path) {
+static int scan_file(void *context, const char *path) {
+    struct scanner *scanner = context;
+    bool failed = false;
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0) {
-        console_trouble(&console, "skipped", path);
-        scanner->skipped++;
+        walk_skip(&scanner->walk, path);
         return ETL_OK;
     }
     int status = ETL_E_NOMEM;
     if (paths_add(&scanner->paths, path))
-        status = scan_words(scanner, descriptor);
+        status = scan_words(&scanner->scan, descriptor, scanner->paths.count - 1, &failed);
     else
         console_complain(&console, "no memory for paths");
+    if (failed) {
+        console_trouble(&console, "read failed", path);
+        scanner->walk.skipped++;
+    }
     close(descriptor);
-    return status;
-}
-
-/* All regular files at and below path, in the order of their names, so that the index is the same
- * wherever the files are copied. Symbolic links are not followed, and so cannot lead in circles;
- * only what the command line names may be one. */
-static int walk(struct scanner *scanner, const char *path, bool named) {
-    struct stat info;
-    struct dirent **entries = NULL;
-    if ((named ? stat(path, &info) : lstat(path, &info)) != 0) {
-        console_trouble(&console, "skipped", path);
-        scanner->skipped++;
-        return ETL_OK;
-    }
-    if (S_ISREG(info.st_mode))
-        return scan_file(scanner, path);
-    if (!S_ISDIR(info.st_mode))
-        return ETL_OK;
-    int count = scandir(path, &entries, NULL, alphasort);
-    if (count < 0) {
-        console_trouble(&console, "skipped", path);
-        scanner->skipped++;
-    }
-    int status = ETL_OK;
-    for (int i = 0; i < count; i++) {
-        const char *name = entries[i]->d_name;
-        if (status == ETL_OK && strcmp(name, ".") != 0 && strcmp(name, "..") != 0) {
-            size_t size = strlen(path) + strlen(name) + 2;
-            char *below = malloc(size);
-            status = ETL_E_NOMEM;
-            if (below != NULL) {
-                bool slash = path[strlen(path) - 1] == '/';
-                snprintf(below, size, "%s%s%s", path, slash ? "" : "/", name);
-                status = walk(scanner, below, false);
-            }
-            free(below);
-        }
-        free(entries[i]);
-    }
-    free(entries);
     return status;
 }
 
@@ -192,10 +96,7 @@ struct indexer {
 
 static int write_pair(void *context, etl_slice key, etl_slice value) {
     struct indexer *indexer = context;
-    const unsigned char *bytes = value.data;
-    uint64_t place = 0;
-    for (size_t i = 0; i < value.size; i++)
-        place = place << 8 | bytes[i];
+    uint64_t place = place_of(value);
     if (key.size != indexer->size || memcmp(key.data, indexer->word, key.size) != 0) {
         top_add(&indexer->top, indexer->word, indexer->size, indexer->count);
         memcpy(indexer->word, key.data, key.size);
@@ -244,9 +145,9 @@ static void report(const struct options *options, const struct scanner *scanner,
     const struct totals *totals = &indexer->writer.totals;
     etl_stats stats = {.struct_size = sizeof stats};
     struct console_text a, b;
-    etl_collector_stats(scanner->collector, &stats);
+    etl_collector_stats(scanner->scan.collector, &stats);
     printf("files            %s (%s; %" PRIu64 " skipped)\n", console_count(&a, totals->files),
-           console_bytes(&b, scanner->bytes), scanner->skipped);
+           console_bytes(&b, scanner->scan.bytes), scanner->walk.skipped);
     printf("words            %s\n", console_count(&a, totals->places));
     printf("distinct words   %s\n", console_count(&a, totals->words));
     printf("runs             %s (%s spilled)\n", console_count(&a, stats.runs),
@@ -283,9 +184,9 @@ static bool write_index(const struct options *options, struct scanner *scanner,
     writer->output.capacity = BLOCK;
     if (!write_head(writer, &scanner->paths))
         return false;
-    int status = etl_load(scanner->collector, write_pair, indexer);
+    int status = etl_load(scanner->scan.collector, write_pair, indexer);
     if (status != ETL_OK) {
-        complain_status(scanner->collector, status);
+        complain_status(scanner->scan.collector, status);
         return false;
     }
     top_add(&indexer->top, indexer->word, indexer->size, indexer->count);
@@ -299,6 +200,10 @@ static int make_index(const struct options *options) {
     char message[512];
     int result = EXIT_TROUBLE, status = ETL_OK;
 
+    scanner.walk = (struct walk){.console = &console, .file = scan_file, .context = &scanner};
+    scanner.scan.console = &console;
+    scanner.scan.block = scanner.block;
+    scanner.scan.block_size = BLOCK;
     etl_options settings = LIBETL_OPTIONS_INIT;
     settings.memory_limit = options->memory;
     settings.temp_dirs = options->temp_dirs;
@@ -310,20 +215,20 @@ static int make_index(const struct options *options) {
         console_complain(&console, "no memory");
         return EXIT_TROUBLE;
     }
-    if (etl_collector_create_message(&scanner.collector, &settings, message, sizeof message) !=
-        ETL_OK) {
+    if (etl_collector_create_message(&scanner.scan.collector, &settings, message,
+                                     sizeof message) != ETL_OK) {
         console_complain(&console, "%s", message);
         goto cleanup;
     }
-    console.collector = scanner.collector;
+    console.collector = scanner.scan.collector;
 
     uint64_t start = console_now_ns();
     for (size_t i = 0; status == ETL_OK && i < options->path_count; i++)
-        status = walk(&scanner, options->paths[i], true);
+        status = walk_files(&scanner.walk, options->paths[i], true);
     console_sample_memory(&console);
     times.collect = console_now_ns() - start;
     if (status != ETL_OK) {
-        complain_status(scanner.collector, status);
+        complain_status(scanner.scan.collector, status);
         goto cleanup;
     }
     start = console_now_ns();
@@ -342,7 +247,7 @@ static int make_index(const struct options *options) {
 
 cleanup:
     console.collector = NULL;
-    etl_collector_destroy(scanner.collector);
+    etl_collector_destroy(scanner.scan.collector);
     output_close(&indexer.writer.output);
     paths_free(&scanner.paths);
     free(indexer.top.entries);

@@ -16,38 +16,13 @@
 #define WORD_INDEX_FILE_H
 
 #include "output.h"
-
-enum { WORD_MAX_SIZE = 255, OFFSET_BITS = 40 };
+#include "words.h"
 
 static const char word_index_magic[8] = "WORDIDX1";
-
-struct paths {
-    char **path; /* by file number */
-    size_t count, capacity;
-};
 
 struct totals {
     uint64_t files, places, words;
 };
-
-static inline bool paths_add(struct paths *paths, const char *path) {
-    if (paths->count == paths->capacity) {
-        size_t capacity = paths->capacity > 0 ? paths->capacity * 2 : 64;
-        char **more = realloc(paths->path, capacity * sizeof *more);
-        if (more == NULL)
-            return false;
-        paths->path = more;
-        paths->capacity = capacity;
-    }
-    paths->path[paths->count] = strdup(path);
-    return paths->path[paths->count] != NULL && ++paths->count > 0;
-}
-
-static inline void paths_free(struct paths *paths) {
-    for (size_t i = 0; i < paths->count; i++)
-        free(paths->path[i]);
-    free(paths->path);
-}
 
 /* ---- Writing. What fails returns false, after a complaint.
  *

@@ -443,6 +443,63 @@ def test_word_index(program, directory):
     check("word_index --help", b"Usage" in run([program, "--help"]).stdout)
 
 
+# ---- parallel_index
+
+
+def index_text(files):
+    """What parallel_index writes: a line for each word, with the places of each file."""
+    lines = []
+    for word, places in sorted(words_of(files).items()):
+        line, last = [word], None
+        for number, offset in places:
+            line.append(b",%d" % offset if number == last else
+                        b" %s:%d" % (files[number], offset))
+            last = number
+        lines.append(b"".join(line) + b"\n")
+    return b"".join(lines)
+
+
+def test_parallel_index(program, directory):
+    tree = directory + "/tree"
+    files = list(walk(tree.encode()))
+    expected = index_text(files)
+    out = directory + "/words.txt"
+    for threads, memory in ((1, "1M"), (2, "2M"), (4, "4M"), (2, "64M"), (4, "256M")):
+        done = run([program, "-j", str(threads), "-S", memory, "-T", directory, "--stats",
+                    "-o", out, tree])
+        check("parallel_index -j %d -S %s" % (threads, memory), done.returncode == 0 and
+              read(out) == expected, done.stderr.decode() + first_difference(read(out), expected))
+        runs = re.search(rb"(\d+) runs", done.stderr)
+        check("... and it %s" % ("spilled" if len(memory) == 2 else "did not spill"),
+              runs and (int(runs.group(1)) > 0) == (len(memory) == 2), done.stderr)
+    for threads in (1, 2, 4):
+        for parts in (1, 2, 4):
+            done = run([program, "-j%d" % threads, "-p%d" % parts, "-S4M", "-T", directory,
+                        "--verify", "-o", out, tree])
+            written = b"".join(read("%s.%d" % (out, i + 1)) for i in range(parts))
+            check("parallel_index -j %d -p %d --verify" % (threads, parts),
+                  done.returncode == 0 and written == expected and done.stderr == b"",
+                  done.stderr.decode() + first_difference(written, expected))
+    sizes = [os.path.getsize("%s.%d" % (out, i + 1)) for i in range(4)]
+    check("... all parts have something", min(sizes) > 0, sizes)
+    done = run([program, "-p", "3", "--verify", "-o", out, tree + "/empty"])
+    check("parallel_index of nothing", done.returncode == 0 and
+          [read("%s.%d" % (out, i + 1)) for i in range(3)] == [b"", b"", b""], done.stderr)
+    write(out, b"the old content")
+    for arguments in (["--nonsense"], ["-S", "x"], ["-j", "0"], ["-j", "65"], ["-p", "1x"],
+                      ["--verify", tree], [directory + "/none"], ["-T", directory + "/none", tree],
+                      ["-o", directory + "/none/x", tree]):
+        done = run([program, "-o", out] + arguments, cwd=directory)
+        check("parallel_index %s is trouble" % " ".join(arguments).replace(directory, "."),
+              done.returncode == 2 and done.stderr != b"" and read(out) == b"the old content",
+              (done.returncode, done.stderr))
+    if os.path.exists("/dev/full"):
+        done = run([program, "-o", "/dev/full", tree])
+        check("parallel_index on a full disk",
+              done.returncode == 2 and b"No space left" in done.stderr, done.stderr)
+    check("parallel_index --help", b"Usage" in run([program, "--help"]).stdout)
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit("usage: test_examples.py DIRECTORY-OF-THE-BINARIES")
@@ -457,6 +514,7 @@ def main():
         test_trouble(sort_lines, directory)
         test_memory(sort_lines, directory)
         test_word_index(word_index, directory)
+        test_parallel_index(binaries + "/parallel_index", directory)
     print("%d failed" % failures if failures else "all ok")
     sys.exit(1 if failures else 0)
 

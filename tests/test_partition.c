@@ -97,26 +97,40 @@ static void check_seeks(const struct etl__buffer *buffer, const struct oracle *p
     oracle_clear(&sorted);
 }
 
-/* Samples ascend and are keys of the buffer, each about where it is asked for. */
+static uint64_t largest_bucket(const struct etl__partition *partition) {
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < partition->splitters.count; i++) {
+        const struct etl__bucket *bucket = &partition->buckets[i];
+        uint64_t bytes = bucket->pairs != 0 ? bucket->closed_bytes + bucket->last->used : 0;
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+static uint64_t bytes_before(const struct oracle *pairs, size_t end) {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < end; i++)
+        bytes += record_size(pairs->pairs[i].key_size, oracle_value(&pairs->pairs[i]));
+    return bytes;
+}
+
+/* Samples are keys of the buffer, each in the bucket in which that share of the bytes is. */
 static void check_samples(const struct etl__buffer *buffer, const struct oracle *pairs) {
     struct oracle sorted = {0};
     const struct oracle_rules all = {.order_values = false};
     assert_true(oracle_settle(pairs, &all, &sorted));
     struct etl__provider *provider = provider_over(buffer);
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < pairs->count; i++)
-        bytes += record_size(pairs->pairs[i].key_size, oracle_value(&pairs->pairs[i]));
+    uint64_t bytes = bytes_before(pairs, pairs->count), most = largest_bucket(buffer->partition);
     assert_int_equal(provider->bytes, bytes);
     assert_int_equal(etl__buffer_record_bytes(buffer), bytes);
-    size_t before = 0, most = buffer->partition->most_pairs;
     for (uint64_t part = 0; part < 40; part++) {
         etl_slice key;
         assert_int_equal(provider->sample(provider, part, 40, &key, &ground.error), ETL_OK);
-        size_t at = oracle_lower_bound(&sorted, key), wanted = (size_t)part * pairs->count / 40;
-        assert_true(at < sorted.count && at >= before);
+        size_t at = oracle_lower_bound(&sorted, key);
+        assert_true(at < sorted.count);
         assert_true(oracle_same(&sorted.pairs[at], key, oracle_value(&sorted.pairs[at])));
-        assert_true(at <= wanted + most && wanted <= at + most);
-        before = at;
+        uint64_t before = bytes_before(&sorted, at), wanted = part * bytes / 40;
+        assert_true(before <= wanted + most && wanted <= before + most);
     }
     provider->close(provider);
     oracle_clear(&sorted);

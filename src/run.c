@@ -156,8 +156,12 @@ int etl__run_open(struct etl__run **out, struct etl__memory *memory, int descrip
     }
     if (access == ETL_ACCESS_MMAP && run->file_size <= PTRDIFF_MAX &&
         etl__os_map_file(descriptor, (size_t)run->file_size, &run->map) == 0) {
-        etl__os_close(descriptor);
         run->descriptor = -1;
+        int os_error = etl__os_close(descriptor);
+        if (os_error != 0) { /* of a write that was only now carried out */
+            etl__run_close(run, memory);
+            return etl__fail_os(error, os_error, "close a run in", directory);
+        }
     } else {
         run->map = NULL;
         etl__os_read_ahead(descriptor, 0, 0);
@@ -169,9 +173,12 @@ int etl__run_open(struct etl__run **out, struct etl__memory *memory, int descrip
 void etl__run_close(struct etl__run *run, struct etl__memory *memory) {
     if (run == NULL)
         return;
-    if (run->map != NULL)
-        etl__os_unmap_file(run->map, (size_t)run->file_size);
+    const uint8_t *map = run->map;
+    size_t size = (size_t)run->file_size;
     if (run->descriptor >= 0)
         etl__os_close(run->descriptor);
-    etl__free(memory, run, sizeof *run);
+    if (map != NULL && etl__os_unmap_file(map, size) != 0)
+        etl__unmap_later(memory, map, size, run, sizeof *run);
+    else
+        etl__free(memory, run, sizeof *run);
 }

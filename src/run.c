@@ -61,27 +61,6 @@ int etl__run_check_block(const struct etl__run *run, uint64_t block, const uint8
     return etl__run_corrupt(run, block * ETL__RUN_BLOCK, "checksum of the block", error);
 }
 
-int etl__run_check_blocks(const struct etl__run *run, uint64_t first, uint64_t count,
-                          uint8_t *buffer, struct etl__error *error) {
-    assert(first + count <= run->footer.blocks);
-    for (uint64_t i = 0; i < count; i++) {
-        uint64_t block = first + i;
-        uint8_t bytes[ETL__RUN_TABLE_ENTRY];
-        const uint8_t *entry, *data;
-        ETL__TRY(etl__run_table(run, block, 1, bytes, &entry, error));
-        if (run->map != NULL) {
-            data = run->map + block * ETL__RUN_BLOCK;
-        } else {
-            uint8_t *to = buffer + (size_t)i * ETL__RUN_BLOCK;
-            ETL__TRY(etl__run_read(run, block * ETL__RUN_BLOCK, to,
-                                   etl__run_block_size(run, block), error));
-            data = to;
-        }
-        ETL__TRY(etl__run_check_block(run, block, data, entry, error));
-    }
-    return ETL_OK;
-}
-
 int etl__run_record_at_block(const struct etl__run *run, uint64_t block, uint64_t *offset,
                              struct etl__error *error) {
     uint8_t bytes[PIECE];

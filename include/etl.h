@@ -333,8 +333,8 @@ struct etl_options {
 /* ---- Cancelling and watching ---- */
 
 /* From any thread or a signal handler: every call on the collector and its iterators gives
- * ETL_E_CANCELLED, one under way within 100 ms, until etl_resume or etl_reset. Nothing is lost by
- * it. */
+ * ETL_E_CANCELLED, one under way within 100 ms (where a single pair takes longer, behind that pair),
+ * until etl_resume or etl_reset. Nothing is lost by it. */
 LIBETL_API void etl_cancel(etl_collector *collector);
 
 /* Undo a cancel. */

@@ -10,6 +10,7 @@
 #include "alloc.h"
 #include "os.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 enum { MAPPED_FROM = 128 * 1024 };
@@ -19,10 +20,13 @@ struct etl__kept {
     struct etl__kept *next;
 };
 
-/* What stands in a mapping that munmap refused, until it can be returned. */
+/* What stands in a mapping that munmap refused, or in a block beside it when it cannot be written
+ * to, until it can be returned. */
 struct unreturned {
     struct unreturned *next;
+    const void *map;
     size_t size;
+    size_t block_size; /* 0: it stands in the mapping */
 };
 
 void etl__memory_init(struct etl__memory *memory, const etl_allocator *hook, size_t limit) {
@@ -147,15 +151,30 @@ static void unmap(struct etl__memory *memory, void *block, size_t size) {
         return;
     }
     struct unreturned *kept = block;
-    kept->size = size;
+    *kept = (struct unreturned){.map = block, .size = size};
     keep_unreturned(memory, kept);
 }
 
-static void return_again(struct etl__memory *memory) {
+void etl__unmap_later(struct etl__memory *memory, const void *map, size_t size, void *block,
+                      size_t block_size) {
+    struct unreturned *kept = block;
+    assert(block_size >= sizeof *kept);
+    *kept = (struct unreturned){.map = map, .size = size, .block_size = block_size};
+    keep_unreturned(memory, kept);
+}
+
+void etl__memory_return(struct etl__memory *memory) {
+    if (ETL__LIKELY(atomic_load_explicit(&memory->unreturned, memory_order_relaxed) == NULL))
+        return;
     struct unreturned *kept = atomic_exchange(&memory->unreturned, NULL);
     while (kept != NULL) {
         struct unreturned *next = kept->next;
-        unmap(memory, kept, kept->size);
+        if (kept->block_size == 0)
+            unmap(memory, kept, kept->size);
+        else if (etl__os_unmap_file(kept->map, kept->size) != 0)
+            keep_unreturned(memory, kept);
+        else
+            etl__free(memory, kept, kept->block_size);
         kept = next;
     }
 }
@@ -163,8 +182,7 @@ static void return_again(struct etl__memory *memory) {
 void etl__free_large(struct etl__memory *memory, void *block, size_t size) {
     if (block == NULL)
         return;
-    if (ETL__UNLIKELY(atomic_load_explicit(&memory->unreturned, memory_order_relaxed) != NULL))
-        return_again(memory);
+    etl__memory_return(memory);
     if (is_mapped(memory, size)) {
         unmap(memory, block, etl__large_cost(memory, size));
         return;
@@ -203,8 +221,9 @@ void etl__memory_trim(struct etl__memory *memory) {
 }
 
 void etl__memory_end(struct etl__memory *memory) {
+    etl__memory_return(memory);
     etl__memory_trim(memory);
-    return_again(memory);
+    etl__memory_return(memory); /* what trimming could not return */
 }
 
 bool etl__grow(struct etl__memory *memory, void **array, size_t *capacity, size_t needed,

@@ -46,6 +46,9 @@ void etl__memory_init(struct etl__memory *memory, const etl_allocator *hook, siz
 /* Give kept blocks back. */
 void etl__memory_trim(struct etl__memory *memory);
 
+/* Try again to return the mappings that munmap refused. */
+void etl__memory_return(struct etl__memory *memory);
+
 /* After the last block was freed: gives everything back. */
 void etl__memory_end(struct etl__memory *memory);
 
@@ -61,6 +64,12 @@ void etl__free(struct etl__memory *memory, void *block, size_t size);
 /* A block of this size, whatever it is; freed to the allocator. */
 void *etl__alloc_large(struct etl__memory *memory, size_t size);
 void etl__free_large(struct etl__memory *memory, void *block, size_t size);
+
+/* A mapping that is not of `memory` and that munmap refused: tried again later, and by
+ * etl__memory_end. Until then it stands in `block`, of block_size bytes of `memory`, which is
+ * freed with it. */
+void etl__unmap_later(struct etl__memory *memory, const void *map, size_t size, void *block,
+                      size_t block_size);
 
 /* What counts in `used` for a large block: whole pages where it is mapped. */
 size_t etl__large_cost(const struct etl__memory *memory, size_t size);

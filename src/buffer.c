@@ -13,8 +13,9 @@
 enum {
     FIRST_SEGMENT = 16 * 1024,
     LARGEST_SEGMENT = 16 * 1024 * 1024,
-    LEAST_SPARE = 1024, /* of room left behind: less is not kept */
-    WALK_AHEAD = 1024,  /* bytes of prefetch */
+    LEAST_SPARE = 1024,  /* of room left behind: less is not kept */
+    WALK_AHEAD = 1024,   /* bytes of prefetch */
+    WALK_POLL = 1 << 20, /* bytes between two looks at the cancel flag */
 };
 
 static size_t index_bytes(size_t entries) {
@@ -252,13 +253,25 @@ static bool reserve_index(struct etl__buffer *buffer) {
     return true;
 }
 
-/* Index the records of one extent, which begins at slot *slot, at `entry` and on by `step`. */
+static bool is_cancelled(const struct etl__sort *sort) {
+    return sort->cancel != NULL && atomic_load_explicit(sort->cancel, memory_order_relaxed) != 0;
+}
+
+/* Index the records of one extent, which begins at slot *slot, at `entry` and on by `step`. NULL
+ * when cancelled. */
 static struct etl__entry *walk_extent(struct etl__buffer *buffer, const struct etl__extent *extent,
-                                      size_t *slot, struct etl__entry *entry, ptrdiff_t step) {
+                                      size_t *slot, struct etl__entry *entry, ptrdiff_t step,
+                                      const struct etl__sort *sort) {
     const uint8_t *at = extent->data, *end = at + extent->size, *last = at;
+    const uint8_t *poll = at;
     uint32_t base = (uint32_t)*slot << ETL__BUFFER_SHIFT;
     while (at < end) {
         struct etl__pair pair;
+        if (ETL__UNLIKELY(at >= poll)) {
+            if (is_cancelled(sort))
+                return NULL;
+            poll = end - at > WALK_POLL ? at + WALK_POLL : end;
+        }
         etl__record_view(at, &pair);
         ETL__PREFETCH(at + WALK_AHEAD);
         entry->prefix = etl__key_prefix(pair.key, pair.key_size);
@@ -273,11 +286,13 @@ static struct etl__entry *walk_extent(struct etl__buffer *buffer, const struct e
     return entry;
 }
 
-static void build_index(struct etl__buffer *buffer, bool reversed) {
+/* False when cancelled. */
+static bool build_index(struct etl__buffer *buffer, bool reversed, const struct etl__sort *sort) {
     struct etl__entry *entry = buffer->index + (reversed ? buffer->pairs - 1 : 0);
     size_t slot = 0;
-    for (size_t i = 0; i < buffer->filled; i++)
-        entry = walk_extent(buffer, &buffer->extents[i], &slot, entry, reversed ? -1 : 1);
+    for (size_t i = 0; i < buffer->filled && entry != NULL; i++)
+        entry = walk_extent(buffer, &buffer->extents[i], &slot, entry, reversed ? -1 : 1, sort);
+    return entry != NULL;
 }
 
 int etl__buffer_seal(struct etl__buffer *buffer, const struct etl__sort *sort,
@@ -300,11 +315,12 @@ int etl__buffer_seal(struct etl__buffer *buffer, const struct etl__sort *sort,
         bool descending = (buffer->order & ETL__DESCENDING) != 0;
         if (!reserve_index(buffer))
             return etl__fail_memory(error, index_bytes((size_t)buffer->pairs), "the index");
-        build_index(buffer, descending);
+        bool built = build_index(buffer, descending, sort);
         struct etl__sort job = *sort;
         job.slots = buffer->table;
         job.order_values = buffer->order_values;
-        if (!descending && etl__sort_index(&job, buffer->index, (size_t)buffer->pairs) != ETL_OK)
+        if (!built ||
+            (!descending && etl__sort_index(&job, buffer->index, (size_t)buffer->pairs) != ETL_OK))
             return etl__fail(error, ETL_E_CANCELLED, "sorting %llu pairs: cancelled",
                              (unsigned long long)buffer->pairs);
     }

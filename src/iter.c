@@ -198,9 +198,10 @@ static int keep_sought(etl_iter *iter, etl_slice key) {
         key = etl__bytes_slice(from);
     iter->sought.size = 0;
     int status = etl_bytes_append(&iter->sought, key.data, key.size);
-    return status == ETL_OK ? ETL_OK
-                            : fail_iter(iter, etl__fail(&iter->error, status,
-                                                        "seeking: a key of %zu bytes", key.size));
+    return status == ETL_OK
+               ? ETL_OK
+               : fail_iter(iter, etl__fail(&iter->error, status, "seeking: a key of %zu bytes: %s",
+                                           key.size, etl_status_string(status)));
 }
 
 int etl_iter_seek(etl_iter *iter, etl_slice key) {

@@ -70,6 +70,14 @@ static int tick(etl_collector *const *collectors, size_t count) {
     return etl__watch_tick(&collectors[0]->store.watch, error);
 }
 
+/* After each pair: the callback may take its time, and pairs may be large. */
+static bool is_cancelled(etl_collector *const *collectors, size_t count) {
+    int cancelled = 0;
+    for (size_t i = 0; i < count; i++)
+        cancelled |= atomic_load_explicit(&collectors[i]->store.cancel, memory_order_relaxed);
+    return cancelled != 0;
+}
+
 /* All pairs to the callback; ETL_OK after the last one. */
 static int deliver(struct etl__output *output, etl_collector *const *collectors, size_t count,
                    etl_load_fn *load, void *context) {
@@ -84,7 +92,8 @@ static int deliver(struct etl__output *output, etl_collector *const *collectors,
                           etl_slice_of(pair->value, pair->value_size));
         if (ETL__UNLIKELY(answer != 0))
             return etl__fail_callback(error, answer, "load");
-        if (ETL__UNLIKELY(output->merge->delivered - ticked >= TICK_PAIRS)) {
+        if (ETL__UNLIKELY(output->merge->delivered - ticked >= TICK_PAIRS ||
+                          is_cancelled(collectors, count))) {
             ticked = output->merge->delivered;
             progress->pairs_done = ticked;
             progress->bytes_done = bytes;

@@ -258,6 +258,7 @@ static int extend(struct etl__buffer *buffer, etl_slice key, size_t size) {
 int etl__store_make_room(struct etl__store *store, etl_slice key, size_t size,
                          struct etl__error *error) {
     store->calls++;
+    etl__memory_return(&store->memory);
     for (;;) {
         struct etl__bucket *bucket;
         struct etl__buffer *buffer = &store->filling->buffer;

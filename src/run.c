@@ -61,27 +61,6 @@ int etl__run_check_block(const struct etl__run *run, uint64_t block, const uint8
     return etl__run_corrupt(run, block * ETL__RUN_BLOCK, "checksum of the block", error);
 }
 
-int etl__run_check_blocks(const struct etl__run *run, uint64_t first, uint64_t count,
-                          uint8_t *buffer, struct etl__error *error) {
-    assert(first + count <= run->footer.blocks);
-    for (uint64_t i = 0; i < count; i++) {
-        uint64_t block = first + i;
-        uint8_t bytes[ETL__RUN_TABLE_ENTRY];
-        const uint8_t *entry, *data;
-        ETL__TRY(etl__run_table(run, block, 1, bytes, &entry, error));
-        if (run->map != NULL) {
-            data = run->map + block * ETL__RUN_BLOCK;
-        } else {
-            uint8_t *to = buffer + (size_t)i * ETL__RUN_BLOCK;
-            ETL__TRY(etl__run_read(run, block * ETL__RUN_BLOCK, to,
-                                   etl__run_block_size(run, block), error));
-            data = to;
-        }
-        ETL__TRY(etl__run_check_block(run, block, data, entry, error));
-    }
-    return ETL_OK;
-}
-
 int etl__run_record_at_block(const struct etl__run *run, uint64_t block, uint64_t *offset,
                              struct etl__error *error) {
     uint8_t bytes[PIECE];
@@ -156,8 +135,12 @@ int etl__run_open(struct etl__run **out, struct etl__memory *memory, int descrip
     }
     if (access == ETL_ACCESS_MMAP && run->file_size <= PTRDIFF_MAX &&
         etl__os_map_file(descriptor, (size_t)run->file_size, &run->map) == 0) {
-        etl__os_close(descriptor);
         run->descriptor = -1;
+        int os_error = etl__os_close(descriptor);
+        if (os_error != 0) { /* of a write that was only now carried out */
+            etl__run_close(run, memory);
+            return etl__fail_os(error, os_error, "close a run in", directory);
+        }
     } else {
         run->map = NULL;
         etl__os_read_ahead(descriptor, 0, 0);
@@ -169,9 +152,12 @@ int etl__run_open(struct etl__run **out, struct etl__memory *memory, int descrip
 void etl__run_close(struct etl__run *run, struct etl__memory *memory) {
     if (run == NULL)
         return;
-    if (run->map != NULL)
-        etl__os_unmap_file(run->map, (size_t)run->file_size);
+    const uint8_t *map = run->map;
+    size_t size = (size_t)run->file_size;
     if (run->descriptor >= 0)
         etl__os_close(run->descriptor);
-    etl__free(memory, run, sizeof *run);
+    if (map != NULL && etl__os_unmap_file(map, size) != 0)
+        etl__unmap_later(memory, map, size, run, sizeof *run);
+    else
+        etl__free(memory, run, sizeof *run);
 }

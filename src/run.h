@@ -29,14 +29,6 @@ int etl__run_open(struct etl__run **out, struct etl__memory *memory, int descrip
 /* Unmap or close, and free; NULL is allowed. */
 void etl__run_close(struct etl__run *run, struct etl__memory *memory);
 
-/* Read and check blocks [first, first + count) of the run's data into buffer (room for count
- * blocks), or where the run is mapped check them in place. ETL_E_CORRUPT names directory and
- * offset. */
-int etl__run_check_blocks(const struct etl__run *run, uint64_t first, uint64_t count,
-                          uint8_t *buffer, struct etl__error *error);
-
-/* The steps of the above, for a reader that keeps entries of the table. */
-
 /* Bytes of a block: ETL__RUN_BLOCK, or what the last one has. */
 size_t etl__run_block_size(const struct etl__run *run, uint64_t block);
 

@@ -333,18 +333,14 @@ void etl__run_writer_destroy(struct etl__run_writer *writer) {
 }
 
 /* Disk for the whole run at once is faster than block by block. Where there is too little, the
- * writes will tell: `expected` may be more than the run comes to. */
+ * writes will tell: `expected` may be more than the run comes to. Not under a disk limit: what
+ * several writers reserve at the same time is in no account, and could pass it. */
 static void reserve(struct etl__run_writer *writer) {
-    const struct etl__disk *disk = writer->disk;
     uint64_t blocks = (writer->table_at + ETL__RUN_BLOCK - 1) / ETL__RUN_BLOCK;
     uint64_t size = writer->table_at + blocks * ETL__RUN_TABLE_ENTRY + ETL__RUN_FOOTER_SIZE;
-    if (disk->limit != 0) {
-        uint64_t used = atomic_load_explicit(&disk->used, memory_order_relaxed);
-        uint64_t left = used < disk->limit ? disk->limit - used : 0;
-        size = size < left ? size : left;
-    }
-    (void)etl__os_allocate(writer->descriptor, 0, size);
-    writer->extent = size; /* also where only a part was reserved */
+    writer->extent = size; /* at most */
+    if (writer->disk->limit == 0)
+        (void)etl__os_allocate(writer->descriptor, 0, size);
 }
 
 int etl__run_writer_open(struct etl__run_writer *writer, const char *directory, const char *label,

@@ -1,22 +1,14 @@
-/* test_disk.c: a disk that is really full: a small file system of its own, mounted where only this
- * test's children see it. Skipped where that is not allowed. */
+/* test_disk.c: a disk that is really full: a small file system of its own (tmpfs, and ext4 in a
+ * loop device), mounted where only this test's children see it. Skipped where that is not allowed.
+ */
+#include "disk_support.h"
 #include "oracle.h"
+#include "pwrite_support.h"
 #include "support.h"
 
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
+#include <sys/resource.h>
 
-#if defined(__linux__)
-#include <sched.h>
-#include <sys/mount.h>
-#endif
-
-enum { SMALL_DISK = 12 * 1024 * 1024, BALLAST = 9 * 1024 * 1024 };
+enum { SMALL_DISK = 16 * 1024 * 1024, ROOM = 3 * 1024 * 1024 };
 
 static const char *small_directory(void) {
     static char path[300];
@@ -30,36 +22,33 @@ static const char *large_directory(void) {
     return path;
 }
 
-/* In a child: mount a file system of SMALL_DISK bytes at small_directory(). */
-static void mount_small_disk(void) {
-#if defined(__linux__)
-    if (unshare(CLONE_NEWNS) == 0) {
-        mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL);
-        char size[32];
-        snprintf(size, sizeof size, "size=%d", SMALL_DISK);
-        if (mount("tmpfs", small_directory(), "tmpfs", 0, size) == 0)
-            return;
-    }
-#endif
-    _exit(SUPPORT_CHILD_SKIP);
+/* What the bodies below, which take no arguments, are to do. */
+static struct {
+    enum disk_kind kind;
+    int threads;
+    etl_access access;
+} now;
+
+static etl_options small_options(void) {
+    static const char *directories[2];
+    directories[0] = small_directory();
+    etl_options options = support_options(MIB);
+    options.temp_dirs = directories;
+    options.threads = now.threads;
+    options.access = now.access;
+    return options;
 }
 
-static uint64_t free_bytes(const char *path) {
-    struct statvfs disk;
-    CHILD_CHECK(statvfs(path, &disk) == 0);
-    return (uint64_t)disk.f_bfree * disk.f_frsize;
+static etl_collector *create(const etl_options *options) {
+    etl_collector *collector;
+    CHILD_CHECK(etl_collector_create(&collector, options) == ETL_OK);
+    return collector;
 }
 
-static const char *put_ballast(void) {
-    static char path[320];
-    snprintf(path, sizeof path, "%s/ballast", small_directory());
-    int descriptor = open(path, O_CREAT | O_WRONLY, 0600);
-    CHILD_CHECK(descriptor >= 0);
-    static const char zeros[64 * 1024];
-    for (size_t done = 0; done < BALLAST; done += sizeof zeros)
-        CHILD_CHECK(write(descriptor, zeros, sizeof zeros) == (ssize_t)sizeof zeros);
-    close(descriptor);
-    return path;
+static etl_stats stats_of(const etl_collector *collector) {
+    etl_stats stats = {.struct_size = sizeof stats};
+    CHILD_CHECK(etl_collector_stats(collector, &stats) == ETL_OK);
+    return stats;
 }
 
 static uint64_t collect_until_full(etl_collector *collector, uint64_t from) {
@@ -68,6 +57,11 @@ static uint64_t collect_until_full(etl_collector *collector, uint64_t from) {
         from++;
     CHILD_CHECK(status == ETL_E_NOSPACE);
     return from;
+}
+
+static void collect_range(etl_collector *collector, uint64_t from, uint64_t to) {
+    for (uint64_t i = from; i < to; i++)
+        CHILD_CHECK(counted_collect(collector, i) == ETL_OK);
 }
 
 static void check_load(etl_collector *collector, uint64_t count) {
@@ -79,17 +73,20 @@ static void check_load(etl_collector *collector, uint64_t count) {
     CHILD_CHECK(counted.next == count && counted.wrong == 0);
 }
 
-static void fill_and_free(int threads, etl_access access) {
-    const char *directories[] = {small_directory(), NULL};
-    mount_small_disk();
-    uint64_t space = free_bytes(small_directory());
-    const char *ballast = put_ballast();
-    etl_options options = support_options(MIB);
-    options.temp_dirs = directories;
-    options.threads = threads;
-    options.access = access;
-    etl_collector *collector;
-    CHILD_CHECK(etl_collector_create(&collector, &options) == ETL_OK);
+static void check_message(const etl_collector *collector) {
+    const char *message = etl_collector_message(collector);
+    CHILD_CHECK(strstr(message, small_directory()) != NULL);
+    CHILD_CHECK(strpbrk(message, "0123456789") != NULL);
+}
+
+/* ---- Full while spilling: on the caller's thread, on one of the library's, on two of them */
+
+static void fill_and_free(void) {
+    disk_mount(now.kind, small_directory(), SMALL_DISK);
+    uint64_t space = disk_free_bytes(small_directory());
+    const char *ballast = disk_fill(small_directory(), ROOM);
+    etl_options options = small_options();
+    etl_collector *collector = create(&options);
     uint64_t accepted = collect_until_full(collector, 0);
     CHILD_CHECK(accepted >= 30000);
     for (unsigned again = 0; again < 3; again++) {
@@ -97,81 +94,206 @@ static void fill_and_free(int threads, etl_access access) {
         CHILD_CHECK(status == ETL_OK || status == ETL_E_NOSPACE);
         accepted += status == ETL_OK;
         CHILD_CHECK(etl_flush(collector) == ETL_E_NOSPACE);
-        CHILD_CHECK(strstr(etl_collector_message(collector), small_directory()) != NULL);
-        CHILD_CHECK(strpbrk(etl_collector_message(collector), "0123456789") != NULL);
+        check_message(collector);
     }
     CHILD_CHECK(unlink(ballast) == 0);
-    CHILD_CHECK(counted_collect(collector, accepted) == ETL_OK);
-    for (uint64_t i = accepted + 1; i < accepted + 20000; i++)
-        CHILD_CHECK(counted_collect(collector, i) == ETL_OK);
+    collect_range(collector, accepted, accepted + 20000);
     check_load(collector, accepted + 20000);
-    CHILD_CHECK(free_bytes(small_directory()) == space);
+    CHILD_CHECK(disk_is_free_again(small_directory(), space));
     accepted = collect_until_full(collector, 0); /* once more, and read what there is */
     struct counted counted = {0, accepted, 0};
     int status = etl_load(collector, counted_load, &counted);
     CHILD_CHECK(status == ETL_E_NOSPACE || (status == ETL_OK && counted.next == accepted));
     CHILD_CHECK(counted.wrong == 0);
-    if (status == ETL_OK) /* merging may need a little disk, or not */
-        collect_until_full(collector, 0);
-    CHILD_CHECK(etl_reset(collector) == ETL_OK);
-    CHILD_CHECK(free_bytes(small_directory()) == space);
-    collect_until_full(collector, 0);
     etl_collector_destroy(collector);
-    CHILD_CHECK(free_bytes(small_directory()) == space);
+    CHILD_CHECK(disk_is_free_again(small_directory(), space));
 }
 
-static void fill_mapped_without_threads(void) {
-    fill_and_free(ETL_THREADS_NONE, ETL_ACCESS_MMAP);
-}
-
-static void fill_mapped(void) {
-    fill_and_free(1, ETL_ACCESS_MMAP);
-}
-
-static void fill_read(void) {
-    fill_and_free(2, ETL_ACCESS_READ);
+static void in_every_setting(void (*body)(void)) {
+    for (int kind = DISK_TMPFS; kind <= DISK_EXT4; kind++)
+        for (int threads = ETL_THREADS_NONE; threads <= 2; threads += threads < 0 ? 2 : 1) {
+            now.kind = (enum disk_kind)kind;
+            now.threads = threads;
+            now.access = threads == 2 ? ETL_ACCESS_READ : ETL_ACCESS_MMAP;
+            support_in_child(body);
+        }
 }
 
 static void a_full_disk_is_no_space_until_there_is_some(void **state) {
     (void)state;
-    support_in_child(fill_mapped_without_threads);
-    support_in_child(fill_mapped);
-    support_in_child(fill_read);
+    in_every_setting(fill_and_free);
 }
 
-static void two_directories(int threads) {
+/* ---- Full while merging */
+
+static void fill_before_a_load(void) {
+    enum { PAIRS = 120000 };
+    disk_mount(now.kind, small_directory(), SMALL_DISK);
+    uint64_t space = disk_free_bytes(small_directory());
+    etl_options options = small_options();
+    options.merge_width = 2;
+    etl_collector *collector = create(&options);
+    CHILD_CHECK(counted_collect_all(collector, PAIRS) == ETL_OK);
+    CHILD_CHECK(etl_flush(collector) == ETL_OK);
+    CHILD_CHECK(stats_of(collector).runs >= 4);
+    const char *ballast = disk_fill(small_directory(), 64 * KIB);
+    for (unsigned again = 0; again < 2; again++) {
+        struct counted counted = {0, PAIRS, 0};
+        CHILD_CHECK(etl_load(collector, counted_load, &counted) == ETL_E_NOSPACE);
+        check_message(collector);
+        CHILD_CHECK(counted.next == 0);
+        etl_iter *iter;
+        CHILD_CHECK(etl_iter_open(&iter, collector, NULL) == ETL_E_NOSPACE && iter == NULL);
+        CHILD_CHECK(stats_of(collector).merge_passes == 0);
+    }
+    CHILD_CHECK(unlink(ballast) == 0);
+    check_load(collector, PAIRS);
+    CHILD_CHECK(stats_of(collector).merge_passes >= 2);
+    CHILD_CHECK(disk_is_free_again(small_directory(), space));
+    etl_collector_destroy(collector);
+}
+
+static void a_full_disk_in_a_merge_pass_of_a_load(void **state) {
+    (void)state;
+    in_every_setting(fill_before_a_load);
+}
+
+/* Few descriptors: runs that are read are merged while collecting. There is room for the next run
+ * but not for that. */
+static void fill_before_a_pass(void) {
+    disk_mount(now.kind, small_directory(), SMALL_DISK);
+    struct rlimit limit;
+    CHILD_CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    limit.rlim_cur = 32;
+    CHILD_CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    etl_options options = small_options();
+    options.access = ETL_ACCESS_READ;
+    etl_collector *collector = create(&options);
+    uint64_t collected = 0;
+    while (stats_of(collector).runs < 7)
+        collect_range(collector, collected, collected + 100), collected += 100;
+    const uint64_t a_run = stats_of(collector).disk_bytes / 7;
+    const char *ballast = disk_fill(small_directory(), 9 * a_run / 2);
+    collected = collect_until_full(collector, collected);
+    CHILD_CHECK(stats_of(collector).merge_passes == 0);
+    if (now.threads == ETL_THREADS_NONE) /* a thread may have filled the rest meanwhile */
+        CHILD_CHECK(disk_free_bytes(small_directory()) > a_run);
+    check_message(collector);
+    CHILD_CHECK(unlink(ballast) == 0);
+    collect_range(collector, collected, collected + 20000);
+    CHILD_CHECK(stats_of(collector).merge_passes >= 1);
+    check_load(collector, collected + 20000);
+    etl_collector_destroy(collector);
+}
+
+static void a_full_disk_in_a_merge_pass_of_collecting(void **state) {
+    (void)state;
+    in_every_setting(fill_before_a_pass);
+}
+
+/* ---- More than one directory */
+
+static void two_directories(void) {
+    disk_mount(now.kind, small_directory(), SMALL_DISK);
+    uint64_t space = disk_free_bytes(small_directory());
+    const char *ballast = disk_fill(small_directory(), ROOM);
     const char *directories[] = {small_directory(), large_directory(), NULL};
-    mount_small_disk();
-    uint64_t space = free_bytes(small_directory());
-    etl_options options = support_options(MIB);
+    etl_options options = small_options();
     options.temp_dirs = directories;
-    options.threads = threads;
-    etl_collector *collector;
-    CHILD_CHECK(etl_collector_create(&collector, &options) == ETL_OK);
+    etl_collector *collector = create(&options);
     for (unsigned round = 0; round < 2; round++) {
-        const uint64_t pairs = 750000; /* twice what the first holds */
+        const uint64_t pairs = 200000; /* twice what the first holds */
         CHILD_CHECK(counted_collect_all(collector, pairs) == ETL_OK);
         CHILD_CHECK(support_files_held(large_directory()) != 0);
         if (round == 0)
             CHILD_CHECK(support_files_held(small_directory()) != 0);
-        CHILD_CHECK(counted_load_matches(collector, pairs));
-        CHILD_CHECK(free_bytes(small_directory()) == space);
+        check_load(collector, pairs);
     }
+    CHILD_CHECK(unlink(ballast) == 0);
+    CHILD_CHECK(disk_is_free_again(small_directory(), space));
     etl_collector_destroy(collector);
-}
-
-static void two_directories_without_threads(void) {
-    two_directories(ETL_THREADS_NONE);
-}
-
-static void two_directories_with_threads(void) {
-    two_directories(2);
 }
 
 static void the_next_directory_is_used_when_one_is_full(void **state) {
     (void)state;
-    support_in_child(two_directories_without_threads);
-    support_in_child(two_directories_with_threads);
+    in_every_setting(two_directories);
+}
+
+/* ---- All of it comes back */
+
+static void give_back(void) {
+    enum { PAIRS = 100000 };
+    disk_mount(now.kind, small_directory(), SMALL_DISK);
+    const char *directory = small_directory();
+    uint64_t space = disk_free_bytes(directory);
+    etl_options options = small_options();
+    etl_collector *collector = create(&options);
+    CHILD_CHECK(counted_collect_all(collector, PAIRS) == ETL_OK);
+    CHILD_CHECK(disk_free_bytes(directory) < space);
+    check_load(collector, PAIRS);
+    CHILD_CHECK(disk_is_free_again(directory, space));
+    CHILD_CHECK(counted_collect_all(collector, PAIRS) == ETL_OK);
+    CHILD_CHECK(etl_reset(collector) == ETL_OK);
+    CHILD_CHECK(disk_is_free_again(directory, space));
+    CHILD_CHECK(counted_collect_all(collector, PAIRS) == ETL_OK);
+    etl_iter *iter;
+    CHILD_CHECK(etl_iter_open(&iter, collector, NULL) == ETL_OK);
+    CHILD_CHECK(etl_iter_next(iter, NULL, NULL) == ETL_OK);
+    etl_collector_destroy(collector); /* with an iterator that still stands in its files */
+    CHILD_CHECK(disk_is_free_again(directory, space));
+    etl_iter_close(iter);
+    CHILD_CHECK(support_files_held(directory) == 0);
+}
+
+static void load_reset_and_destroy_give_all_space_back(void **state) {
+    (void)state;
+    in_every_setting(give_back);
+}
+
+/* ---- disk_limit, as the disk sees it at each write */
+
+static uint64_t space_before;
+static _Atomic(uint64_t) space_taken;
+
+static ssize_t look_at_the_disk(int descriptor, size_t size) {
+    (void)descriptor;
+    usleep(200); /* all threads have begun by then */
+    uint64_t taken = space_before - disk_free_bytes(small_directory());
+    uint64_t most = atomic_load(&space_taken);
+    while (taken > most && !atomic_compare_exchange_weak(&space_taken, &most, taken))
+        ;
+    return (ssize_t)size;
+}
+
+static void limited(void) {
+    enum { WRITE_BUFFER = 256 * 1024, PAGE = 4096 };
+    disk_mount(now.kind, small_directory(), SMALL_DISK);
+    space_before = disk_free_bytes(small_directory());
+    atomic_store(&before_pwrite, look_at_the_disk);
+    etl_options options = small_options();
+    options.memory_limit = 8 * MIB; /* regions that are large beside the limit */
+    options.disk_limit = 3 * MIB;
+    etl_collector *collector = create(&options);
+    uint64_t collected = collect_until_full(collector, 0);
+    etl_stats stats = stats_of(collector);
+    const uint64_t taken = atomic_load(&space_taken);
+    printf("disk_limit %llu, threads %d: %llu accounted at most, %llu taken\n",
+           (unsigned long long)options.disk_limit, now.threads,
+           (unsigned long long)stats.disk_bytes_peak, (unsigned long long)taken);
+    CHILD_CHECK(stats.disk_bytes_peak <= options.disk_limit);
+    CHILD_CHECK(stats.disk_bytes_peak + WRITE_BUFFER > options.disk_limit);
+    if (HAVE_OWN_PWRITE) /* files are rounded up to pages */
+        CHILD_CHECK(taken <= options.disk_limit + (stats.runs + 4) * PAGE);
+    struct counted counted = {0, collected, 0};
+    int status = etl_load(collector, counted_load, &counted);
+    CHILD_CHECK(status == ETL_E_NOSPACE /* for a merge pass */ || counted.next == collected);
+    CHILD_CHECK((status == ETL_E_NOSPACE || status == ETL_OK) && counted.wrong == 0);
+    etl_collector_destroy(collector);
+}
+
+static void the_disk_limit_is_exact_to_a_write_buffer(void **state) {
+    (void)state;
+    in_every_setting(limited);
 }
 
 static int setup(void **state) {
@@ -184,7 +306,11 @@ static int setup(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_full_disk_is_no_space_until_there_is_some),
+        cmocka_unit_test(a_full_disk_in_a_merge_pass_of_a_load),
+        cmocka_unit_test(a_full_disk_in_a_merge_pass_of_collecting),
         cmocka_unit_test(the_next_directory_is_used_when_one_is_full),
+        cmocka_unit_test(load_reset_and_destroy_give_all_space_back),
+        cmocka_unit_test(the_disk_limit_is_exact_to_a_write_buffer),
     };
     return cmocka_run_group_tests(tests, setup, support_teardown);
 }

@@ -1,7 +1,8 @@
 /* test_run_damage.c: a run is whole or it is ETL_E_CORRUPT. Every truncation and every flipped bit
- * of a small run; then damage with all checksums made right again, where a reader may give other
+ * of a small run, of one block and of several; then damage with all checksums made right again, where a reader may give other
  * pairs but never crashes, never reads past the data, and takes no memory that the file's size
  * does not account for. */
+#include "merge.h"
 #include "run_support.h"
 #include <unistd.h>
 
@@ -92,19 +93,38 @@ static struct pairs small_pairs(size_t count) {
     return pairs;
 }
 
-static void test_truncated(void **unused) {
-    (void)unused;
-    struct pairs pairs = small_pairs(60);
+/* Three blocks and a part of a fourth. */
+static struct pairs several_blocks(void) {
+    struct pairs pairs = small_pairs(700);
+    while (pairs_bytes(&pairs) < 3 * ETL__RUN_BLOCK + 500)
+        pairs_add_next(&pairs, 9, 130);
+    return pairs;
+}
+
+static bool is_light(void) {
+    const char *light = getenv("LIBETL_TEST_LIGHT");
+    return light != NULL && light[0] == '1';
+}
+
+static void truncate_everywhere(struct pairs pairs, uint64_t step) {
     struct image image = image_of(&pairs);
     assert_int_equal(open_and_use(&image, ETL_ACCESS_MMAP, &pairs), ETL_OK);
     assert_int_equal(open_and_use(&image, ETL_ACCESS_READ, &pairs), ETL_OK);
     for (uint64_t size = image.size; size-- != 0;) {
+        if (size % step != 0)
+            continue;
         assert_int_equal(etl__os_truncate(image.descriptor, size), 0);
         assert_int_equal(open_and_use(&image, ETL_ACCESS_MMAP, NULL), ETL_E_CORRUPT);
         assert_int_equal(open_and_use(&image, ETL_ACCESS_READ, NULL), ETL_E_CORRUPT);
     }
     image_free(&image);
     pairs_free(&pairs);
+}
+
+static void test_truncated(void **unused) {
+    (void)unused;
+    truncate_everywhere(small_pairs(60), 1);
+    truncate_everywhere(several_blocks(), is_light() ? 61 : 1);
 }
 
 /* A run that is read tells of a file that shrinks after it was opened. */
@@ -140,10 +160,29 @@ static void test_flipped_bits(void **unused) {
         flip(&image, bit, &pairs);
     image_free(&image);
     pairs_free(&pairs);
-    pairs = pairs_of_shape(3);
-    image = image_of(&pairs);
-    for (int i = 0; i < 300; i++)
-        flip(&image, random_below((size_t)(8 * image.size)), &pairs);
+}
+
+/* Where a byte is beside the ends of the file, or of a block. */
+static bool is_at_edge(uint64_t data_end, uint64_t at) {
+    enum { EDGE = 24 };
+    uint64_t in_block = at % ETL__RUN_BLOCK;
+    return at < ETL__RUN_HEADER_SIZE + EDGE || at + EDGE >= data_end || in_block < EDGE ||
+           in_block >= ETL__RUN_BLOCK - EDGE;
+}
+
+/* Every bit at the edges, and one of every fourth byte between them; LIBETL_TEST_LONG=1 in the
+ * environment: every bit. */
+static void test_flipped_bits_of_several_blocks(void **unused) {
+    (void)unused;
+    struct pairs pairs = several_blocks();
+    struct image image = image_of(&pairs);
+    uint64_t data_end = ETL__RUN_HEADER_SIZE + pairs_bytes(&pairs);
+    bool light = is_light(), all = getenv("LIBETL_TEST_LONG") != NULL;
+    for (uint64_t bit = 0; bit < 8 * image.size; bit++) {
+        bool edge = is_at_edge(data_end, bit / 8);
+        if (all || bit % (light ? 8 * 61 + 1 : 8 * 4 + 1) == 0 || (edge && !light))
+            flip(&image, bit, &pairs);
+    }
     image_free(&image);
     pairs_free(&pairs);
 }
@@ -280,6 +319,75 @@ static void test_crafted_footer(void **unused) {
     pairs_free(&pairs);
 }
 
+/* ---- All of a run, as load reads it */
+
+/* Through a merge, which counts: the right pairs to the end, or ETL_E_CORRUPT. */
+static int merge_all(const struct image *image, etl_access access, const struct pairs *pairs) {
+    struct etl__run *run;
+    struct etl__merge merge;
+    struct etl__provider *provider;
+    const struct etl__pair *pair;
+    int status = open_image(image, access, &run);
+    if (status != ETL_OK)
+        return status;
+    assert_int_equal(etl__provider_file_open(&provider, run, &memory, 1, 1, &failure), ETL_OK);
+    status = etl__merge_open(&merge, &memory, &provider, 1, false, NULL, &failure);
+    if (status != ETL_OK) {
+        etl__run_close(run, &memory);
+        return status;
+    }
+    size_t count = 0;
+    while ((status = etl__merge_next(&merge, &pair, &failure)) == ETL_OK) {
+        assert_true(count < pairs->count && same_pair(pair, &pairs->pair[count]));
+        count++;
+    }
+    if (status == ETL_END)
+        assert_int_equal(count, pairs->count);
+    etl__merge_close(&merge);
+    etl__run_close(run, &memory);
+    return status == ETL_END ? ETL_OK : status;
+}
+
+static int merge_sealed(struct image *image, uint64_t data_end, const struct pairs *pairs) {
+    seal(image, data_end);
+    assert_int_equal(etl__os_write(image->descriptor, image->bytes, (size_t)image->size, 0), 0);
+    int status = merge_all(image, ETL_ACCESS_MMAP, pairs);
+    assert_int_equal(merge_all(image, ETL_ACCESS_READ, pairs), status);
+    if (status != ETL_OK)
+        assert_int_equal(status, ETL_E_CORRUPT);
+    return status;
+}
+
+/* Offsets of footer fields (docs/RUN_FORMAT.md). */
+enum { DATA_END = 8, BLOCKS = 16, PAIRS = 24, FIRST_RECORD = 48, RECORD_MOST = 72 };
+
+/* A count or a place that is not what a reader finds. Sums of sizes, the place of the last record
+ * and the size for buffers are hints: wrong ones never change what is read. */
+static void test_crafted_counts(void **unused) {
+    (void)unused;
+    struct pairs pairs = several_blocks();
+    struct image image = image_of(&pairs);
+    uint64_t data_end = ETL__RUN_HEADER_SIZE + pairs_bytes(&pairs);
+    uint8_t *footer = image.bytes + image.size - ETL__RUN_FOOTER_SIZE;
+    assert_int_equal(merge_sealed(&image, data_end, &pairs), ETL_OK);
+    for (size_t field = DATA_END; field <= RECORD_MOST; field += 8) {
+        uint64_t before = etl__get_u64(footer + field);
+        bool read = field <= PAIRS || field == FIRST_RECORD;
+        for (unsigned bit = 0; bit < 64 && field != 64; bit++)
+            for (int way = 0; way < 4; way++) {
+                uint64_t one = (uint64_t)1 << bit;
+                const uint64_t made[] = {before ^ one, before + one, before - one, one};
+                etl__put_u64(footer + field, made[way]);
+                int status = merge_sealed(&image, data_end, &pairs);
+                if (read && made[way] != before)
+                    assert_int_equal(status, ETL_E_CORRUPT);
+            }
+        etl__put_u64(footer + field, before);
+    }
+    image_free(&image);
+    pairs_free(&pairs);
+}
+
 /* Bytes of chance with the right ends around them. */
 static void test_noise(void **unused) {
     (void)unused;
@@ -298,10 +406,16 @@ static void test_noise(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_truncated),      cmocka_unit_test(test_shrinks),
-        cmocka_unit_test(test_flipped_bits),   cmocka_unit_test(test_crafted_records),
-        cmocka_unit_test(test_crafted_length), cmocka_unit_test(test_crafted_table),
-        cmocka_unit_test(test_crafted_footer), cmocka_unit_test(test_noise),
+        cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_shrinks),
+        cmocka_unit_test(test_flipped_bits),
+        cmocka_unit_test(test_flipped_bits_of_several_blocks),
+        cmocka_unit_test(test_crafted_counts),
+        cmocka_unit_test(test_crafted_records),
+        cmocka_unit_test(test_crafted_length),
+        cmocka_unit_test(test_crafted_table),
+        cmocka_unit_test(test_crafted_footer),
+        cmocka_unit_test(test_noise),
     };
     return cmocka_run_group_tests(tests, run_setup, run_teardown);
 }

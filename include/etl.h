@@ -13,7 +13,7 @@
  *
  * Order    Keys ascend bytewise (memcmp, then the shorter first). Equal keys come in the order in
  *          which they were collected, or by value with etl_options.order_values. Any other order
- *          is an encoding of the key: unsigned numbers as big-endian bytes, for instance.
+ *          is an encoding of the key: etl_key_* make one of numbers, strings and their tuples.
  * Output   A function of the input alone: the same bytes for every memory limit, thread count,
  *          merge width and access.
  * Failure  Every function that can fail returns a status. A failed call changes nothing: the pair
@@ -62,8 +62,8 @@ enum {
     ETL_E_NOMEM = -20003, /* the system or the allocator gave no memory */
     ETL_E_IO = -20004,    /* a system call failed; the message says which, on what, and why */
     ETL_E_NOSPACE = -20005,   /* every temporary directory is full, or disk_limit is reached */
-    ETL_E_CORRUPT = -20006,   /* a run does not read back as it was written */
-    ETL_E_TOO_LARGE = -20007, /* a key or a value is above ETL_SIZE_MAX */
+    ETL_E_CORRUPT = -20006,   /* a run, or an encoded key, is not what was written */
+    ETL_E_TOO_LARGE = -20007, /* a key or a value is above ETL_SIZE_MAX, or the caller's room */
     ETL_E_DUPLICATE = -20008, /* ETL_REJECT met a second pair with one key */
     ETL_E_CANCELLED =
         -20009 /* etl_cancel was called, or the progress callback returned non-zero */
@@ -407,6 +407,73 @@ typedef struct etl_transform_args {
  * Returns ETL_OK, a callback's own non-zero value, or an error as etl_collector_create,
  * etl_collect and etl_load. */
 LIBETL_API int etl_transform(const etl_transform_args *args);
+
+/* ---- Key encodings
+ *
+ * Bytes whose order as a key is the order of the values. A composite key is its components written
+ * one behind the other, each ascending or descending; docs/KEYS.md has the layouts and an example.
+ * Whoever reads a key must know its types and orders: nothing in it says them.
+ *
+ *     uint8_t key[ETL_KEY_BYTES_MAX(40) + sizeof(double)], *end = key;
+ *     end = etl_key_put_bytes(end, name, ETL_KEY_ASCENDING);
+ *     end = etl_key_put_double(end, amount, ETL_KEY_DESCENDING);
+ *     status = etl_collect(collector, etl_slice_of(key, (size_t)(end - key)), value);
+ *
+ * Threads: any. */
+
+typedef enum etl_key_order { ETL_KEY_ASCENDING = 0, ETL_KEY_DESCENDING } etl_key_order;
+
+/* Write a number to `to`, which has room for sizeof(value) bytes: as many as its encoding takes.
+ * Return the end of what was written. */
+LIBETL_API uint8_t *etl_key_put_u8(uint8_t *to, uint8_t value, etl_key_order order);
+LIBETL_API uint8_t *etl_key_put_u16(uint8_t *to, uint16_t value, etl_key_order order);
+LIBETL_API uint8_t *etl_key_put_u32(uint8_t *to, uint32_t value, etl_key_order order);
+LIBETL_API uint8_t *etl_key_put_u64(uint8_t *to, uint64_t value, etl_key_order order);
+LIBETL_API uint8_t *etl_key_put_i8(uint8_t *to, int8_t value, etl_key_order order);
+LIBETL_API uint8_t *etl_key_put_i16(uint8_t *to, int16_t value, etl_key_order order);
+LIBETL_API uint8_t *etl_key_put_i32(uint8_t *to, int32_t value, etl_key_order order);
+LIBETL_API uint8_t *etl_key_put_i64(uint8_t *to, int64_t value, etl_key_order order);
+
+/* Likewise, in the order -infinity ... -0, +0 ... +infinity, NaN. All NaNs are written as one, and
+ * the zeros as two: add 0.0 to a value to make -0 the same key as +0. */
+LIBETL_API uint8_t *etl_key_put_float(uint8_t *to, float value, etl_key_order order);
+LIBETL_API uint8_t *etl_key_put_double(uint8_t *to, double value, etl_key_order order);
+
+/* Write bytes or text, which may hold zeros and be empty (nil is written as empty), such that any
+ * component may follow. `to` has room for etl_key_bytes_size(value) bytes and does not overlap
+ * value. The order is bytewise, the shorter first; that of UTF-8 text is by code point. Returns
+ * the end of what was written. */
+LIBETL_API uint8_t *etl_key_put_bytes(uint8_t *to, etl_slice value, etl_key_order order);
+
+/* The bytes that etl_key_put_bytes writes: value.size, one more for each zero in it, and 2.
+ * SIZE_MAX where that is no size. */
+LIBETL_API size_t etl_key_bytes_size(etl_slice value);
+
+/* The most that etl_key_bytes_size gives for a value of `size` bytes; a constant for a constant. */
+#define ETL_KEY_BYTES_MAX(size) (2 * (size_t)(size) + 2)
+
+/* Read the component that key begins with, and move key behind it; value NULL skips it.
+ *
+ * Returns ETL_OK, or an error after which neither key nor value is changed:
+ *   ETL_E_CORRUPT  key is too short, or has bytes that the writer of this type never writes
+ *   ETL_E_INVALID  key is NULL or a NULL slice with a size, or order is none of the two */
+LIBETL_API int etl_key_get_u8(etl_slice *key, uint8_t *value, etl_key_order order);
+LIBETL_API int etl_key_get_u16(etl_slice *key, uint16_t *value, etl_key_order order);
+LIBETL_API int etl_key_get_u32(etl_slice *key, uint32_t *value, etl_key_order order);
+LIBETL_API int etl_key_get_u64(etl_slice *key, uint64_t *value, etl_key_order order);
+LIBETL_API int etl_key_get_i8(etl_slice *key, int8_t *value, etl_key_order order);
+LIBETL_API int etl_key_get_i16(etl_slice *key, int16_t *value, etl_key_order order);
+LIBETL_API int etl_key_get_i32(etl_slice *key, int32_t *value, etl_key_order order);
+LIBETL_API int etl_key_get_i64(etl_slice *key, int64_t *value, etl_key_order order);
+LIBETL_API int etl_key_get_float(etl_slice *key, float *value, etl_key_order order);
+LIBETL_API int etl_key_get_double(etl_slice *key, double *value, etl_key_order order);
+
+/* As these, for bytes or text: the value goes to out, which has room for capacity bytes (key->size
+ * of them are always enough) and does not overlap key; its size goes to *size, unless size is NULL.
+ * out NULL skips the component, whatever capacity says. Never reads outside key.
+ * Errors: as above, and ETL_E_TOO_LARGE where the value is above capacity: only *size is set. */
+LIBETL_API int etl_key_get_bytes(etl_slice *key, void *out, size_t capacity, size_t *size,
+                                 etl_key_order order);
 
 #ifdef __cplusplus
 }

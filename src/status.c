@@ -30,7 +30,7 @@ const char *etl_status_string(int status) {
     case ETL_E_NOSPACE:
         return "no space for temporary files";
     case ETL_E_CORRUPT:
-        return "corrupt run file";
+        return "corrupt run file or key";
     case ETL_E_TOO_LARGE:
         return "key or value too large";
     case ETL_E_DUPLICATE:

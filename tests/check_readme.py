@@ -1,6 +1,6 @@
 """The README's example is examples/minimal.c, it compiles, and it prints what the README says;
 the README's picture of the sources has the files of CMakeLists.txt, in their order, and each of
-them includes only what stands below it.
+them includes only what stands below it. The snippets of the README and of docs/KEYS.md compile.
 
     check_readme.py --source DIRECTORY --cc COMPILER --library LIBETL.A
 """
@@ -19,7 +19,7 @@ def blocks(text, language):
 
 
 def check_snippets(source, snippets, cc):
-    """The others compile: functions as they are, statements inside one."""
+    """They compile: functions as they are, statements inside one."""
     functions = [snippet for snippet in snippets if snippet.startswith("static")]
     statements = [snippet for snippet in snippets if snippet not in functions]
     bodies = "".join(f"{{\n{snippet}}}\n" for snippet in statements)
@@ -86,6 +86,8 @@ def main():
     arguments = parser.parse_args()
     readme = (arguments.source / "README.md").read_text()
     check_example(arguments.source, readme, arguments.cc, arguments.library)
+    keys = (arguments.source / "docs/KEYS.md").read_text()
+    check_snippets(arguments.source, blocks(keys, "c"), arguments.cc)
     check_order(arguments.source, check_picture(arguments.source, readme))
     print("the README's example and picture are those of the sources")
 

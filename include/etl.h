@@ -379,8 +379,9 @@ LIBETL_API int etl_collector_stats(const etl_collector *collector, etl_stats *st
  *         what it holds and goes on; one that holds more than an even share while another is short
  *         spills at one of its next calls (before it has taken 64 KiB more).
  * Progress Nobody ever waits for another collector, so any number may be used by one thread, in any
- *         order. In a round each may always hold a small floor (about half a MiB to 2 MiB, by the
- *         pool's limit and its threads), for which an eighth of the pool is held back while others
+ *         order. In a round each may always hold a small floor (with one thread 350 KiB of a pool of
+ *         32 MiB or less, 1.5 MiB of one of 256 MiB; more with more threads, ETL_ACCESS_READ or
+ *         ETL_REDUCE), for which an eighth of the pool is held back while others
  *         are idle (a quarter, below 32 MiB). More collectors in a round at once than floors fit
  *         the limit pass it by those floors. What ETL_APPEND joins, and a pair that is reserved
  *         above the limit, come beside it here too.

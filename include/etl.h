@@ -370,26 +370,25 @@ LIBETL_API int etl_collector_stats(const etl_collector *collector, etl_stats *st
 /* A pool is one budget and one stock of memory for many collectors: those of several threads, or a
  * collector for each of a thousand indexes of which few are filled at a time.
  *
- * Rounds  From its first pair to the load or reset that ends it, a collector takes its memory from
- *         the pool; then it gives all of it back, and holds only itself and a few KiB. What was
- *         given back is retained for the next round of any of them, up to retain_limit, and freed
- *         when nobody took it for some rounds.
- * Limit   All collectors together hold at most memory_limit, retained memory included. Each may use
- *         what is there, up to its own memory_limit. When the pool is exhausted a collector spills
- *         what it holds and goes on; one that holds more than an even share while another is short
- *         spills at one of its next calls (before it has taken 64 KiB more).
- * Progress Nobody ever waits for another collector, so any number may be used by one thread, in any
- *         order. In a round each may always hold a small floor (with one thread 350 KiB of a pool of
- *         32 MiB or less, 1.5 MiB of one of 256 MiB; more with more threads, ETL_ACCESS_READ or
- *         ETL_REDUCE), for which an eighth of the pool is held back while others
- *         are idle (a quarter, below 32 MiB). More collectors in a round at once than floors fit
- *         the limit pass it by those floors. What ETL_APPEND joins, and a pair that is reserved
- *         above the limit, come beside it here too.
- * Labels  A collector's first block in a round is as large as what collectors with its label needed
- *         last. No label: no guess.
- * Errors  A call on a collector reports ETL_E_NOSPACE or ETL_E_IO when it has to spill because
- *         others took the memory.
- * Threads A pool may be used by any number of threads. */
+ * Rounds   From its first pair to the load or reset that ends it, a collector takes its memory from
+ *          the pool; then it gives all of it back, and holds only itself and a few KiB. What was
+ *          given back is retained for the next round of any of them, up to retain_limit, and freed
+ *          when nobody took it for some rounds.
+ * Limit    All collectors together hold at most memory_limit, retained memory included. Each may
+ *          use what is there, up to its own memory_limit. When the pool is exhausted a collector
+ *          spills what it holds and goes on; one that holds more than an even share while another
+ *          is short spills at one of its next calls, before it has taken 64 KiB more. That may
+ *          fail as any spilling: ETL_E_NOSPACE, ETL_E_IO.
+ * Progress Nobody ever waits for another collector, so one thread may use any number, in any order.
+ *          In a round each may always hold a small floor: with one thread about 350 KiB in a pool
+ *          of 32 MiB or less, 1.5 MiB in one of 256 MiB; more with more threads, ETL_ACCESS_READ
+ *          or ETL_REDUCE. For that up to an eighth of the pool (below 32 MiB up to a quarter) is
+ *          held back while others are idle. Where more are in a round at once than the limit has
+ *          floors for, they pass it by those floors. What ETL_APPEND joins, and a pair that is
+ *          reserved above the limit, come beside it here too.
+ * Labels   A collector's first block in a round is as large as what collectors with its label
+ *          needed last. No label: no guess.
+ * Threads  A pool may be used by any number of threads; its collectors as any. */
 typedef struct etl_pool_options {
     size_t struct_size;  /* sizeof(etl_pool_options); 0 is taken as that */
     size_t memory_limit; /* bytes, of all collectors. Default 256 MiB; below 1 MiB counts as 1 MiB

@@ -148,14 +148,24 @@ static struct retained **find_in(struct retained **link, size_t least, size_t mo
 
 /* The largest that is not above wanted, else the smallest: members that ask for the sizes they
  * asked for in the round before get the same blocks. */
-static struct retained *unlink_fitting(etl_pool *pool, const struct etl__wish *wish, size_t most) {
-    struct retained **bins = pool->bins[wish->purpose], **found = NULL;
+static struct retained **find_fitting(struct retained **bins, const struct etl__wish *wish,
+                                      size_t most) {
+    struct retained **found = NULL;
     size_t wanted = wish->wanted < most ? wish->wanted : most;
     size_t low = bin_of(wish->least), middle = bin_of(wanted), high = bin_of(most);
     for (size_t bin = middle + 1; bin-- > low && found == NULL;)
         found = find_in(&bins[bin], wish->least, wanted, true);
     for (size_t bin = middle; bin <= high && found == NULL; bin++)
         found = find_in(&bins[bin], wanted, most, false);
+    return found;
+}
+
+/* Of what was retained for the same purpose; or for the other, when something would have to make
+ * way for a new one. */
+static struct retained *unlink_fitting(etl_pool *pool, const struct etl__wish *wish, size_t most) {
+    struct retained **found = find_fitting(pool->bins[wish->purpose], wish, most);
+    if (found == NULL && pool->held + wish->wanted > pool->limit)
+        found = find_fitting(pool->bins[1 - wish->purpose], wish, most);
     return found != NULL ? unlink_at(pool, found) : NULL;
 }
 

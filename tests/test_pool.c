@@ -160,12 +160,13 @@ static void a_steady_state_allocates_nothing(void **state) {
 /* Also with spilling: without threads, whose timing decides how much is in use at once. */
 static void a_steady_state_that_spills_allocates_nothing(void **state) {
     (void)state;
-    for (int access = ETL_ACCESS_MMAP; access <= ETL_ACCESS_READ; access++) {
+    for (int i = 0; i < 4; i++) {
         etl_pool *pool = pool_create(2 * MIB, 0, NULL);
         etl_options options = support_options(0);
         options.pool = pool;
         options.threads = ETL_THREADS_NONE;
-        options.access = (etl_access)access;
+        options.access = i % 2 == 0 ? ETL_ACCESS_MMAP : ETL_ACCESS_READ;
+        options.label = i < 2 ? "spilling" : NULL;
         etl_collector *collector;
         ASSERT_OK(NULL, etl_collector_create(&collector, &options));
         uint64_t before = 0;
@@ -330,7 +331,7 @@ static void nobody_starves_beside_one_that_holds_the_pool(void **state) {
     uint64_t before = collector_stats(holder).memory_bytes;
     for (unsigned j = 0; j < 4000; j++)
         ASSERT_OK(holder, counted_collect(holder, held++));
-    if (!support_light())
+    if (!support_light() && before > 4 * MIB)
         assert_true(collector_stats(holder).memory_bytes < before / 2);
     for (unsigned i = 0; i < OTHERS; i++)
         counted_assert_load(others[i], pairs);
@@ -361,15 +362,14 @@ static void a_crowd_in_a_small_pool_gets_through(void **state) {
     for (uint64_t j = 0; j < pairs; j++)
         for (unsigned i = 0; i < CROWD; i++)
             ASSERT_OK(crowd[i], counted_collect(crowd[i], j));
-    for (unsigned i = 0; i < CROWD; i++) {
-        counted_assert_load(crowd[i], pairs);
+    for (unsigned i = 0; i < CROWD; i++) /* and one that no floor has room for */
         ASSERT_OK(crowd[i], etl_collect(crowd[i], etl_slice_of(large, sizeof large),
-                                        etl_slice_str("a pair beyond what is owed")));
-    }
+                                        etl_slice_str("large")));
     for (unsigned i = 0; i < CROWD; i++) {
         struct pool_order order = {.count = 0};
         ASSERT_OK(crowd[i], etl_load(crowd[i], pool_order_load, &order));
-        assert_int_equal(order.count, 1);
+        assert_int_equal(order.count, pairs + 1);
+        assert_int_equal(order.wrong, 0);
         etl_collector_destroy(crowd[i]);
     }
     etl_pool_destroy(pool);

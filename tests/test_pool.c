@@ -355,7 +355,7 @@ static void a_crowd_in_a_small_pool_gets_through(void **state) {
     etl_pool *pool = pool_create(MIB, 0, NULL);
     etl_collector *crowd[CROWD];
     uint64_t pairs = support_scaled(5000);
-    unsigned char large[100000];
+    unsigned char large[300000];
     memset(large, 'L', sizeof large);
     for (unsigned i = 0; i < CROWD; i++)
         crowd[i] = pool_collector(pool, 0, NULL);

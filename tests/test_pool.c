@@ -362,7 +362,7 @@ static void a_crowd_in_a_small_pool_gets_through(void **state) {
     for (uint64_t j = 0; j < pairs; j++)
         for (unsigned i = 0; i < CROWD; i++)
             ASSERT_OK(crowd[i], counted_collect(crowd[i], j));
-    for (unsigned i = 0; i < CROWD; i++) /* and one that no floor has room for */
+    for (unsigned i = 0; i < CROWD; i++) /* and one beyond their floors */
         ASSERT_OK(crowd[i], etl_collect(crowd[i], etl_slice_of(large, sizeof large),
                                         etl_slice_str("large")));
     for (unsigned i = 0; i < CROWD; i++) {
@@ -373,6 +373,40 @@ static void a_crowd_in_a_small_pool_gets_through(void **state) {
         etl_collector_destroy(crowd[i]);
     }
     etl_pool_destroy(pool);
+}
+
+/* The region was given room when there was some: by the time it is wanted others have it. */
+static void a_large_pair_is_written_through_when_the_pool_is_full(void **state) {
+    (void)state;
+    etl_pool *pool = pool_create(16 * MIB, 0, NULL);
+    etl_collector *late = pool_collector(pool, 0, NULL), *holder = pool_collector(pool, 0, NULL);
+    unsigned char *large = calloc(6, MIB);
+    assert_non_null(large);
+    ASSERT_OK(late, counted_collect(late, 0));
+    ASSERT_OK(late, etl_flush(late));
+    uint64_t held = 0;
+    while (collector_stats(holder).memory_bytes < 8 * MIB)
+        ASSERT_OK(holder, counted_collect(holder, held++));
+    etl_iter *iter; /* it gives nothing back */
+    ASSERT_OK(holder, etl_iter_open(&iter, holder, NULL));
+    etl_collector *filler = pool_collector(pool, 0, NULL);
+    for (uint64_t i = 0; collector_stats(filler).memory_bytes < 4 * MIB; i++)
+        ASSERT_OK(filler, counted_collect(filler, i));
+    ASSERT_OK(late, etl_collect(late, etl_slice_str("large"), etl_slice_of(large, 6 * MIB)));
+    void *key, *value;
+    ASSERT_OK(late, etl_reserve(late, 1, 6 * MIB, &key, &value));
+    memcpy(key, "r", 1);
+    memset(value, 'r', 6 * MIB);
+    struct pool_order order = {.count = 0};
+    ASSERT_OK(late, etl_load(late, pool_order_load, &order));
+    assert_int_equal(order.count, 3);
+    etl_iter_close(iter);
+    counted_assert_load(holder, held);
+    etl_collector_destroy(filler);
+    etl_collector_destroy(holder);
+    etl_collector_destroy(late);
+    etl_pool_destroy(pool);
+    free(large);
 }
 
 /* ---- Readers: what an iterator reads is nobody else's until it is closed */
@@ -466,6 +500,7 @@ int main(void) {
         cmocka_unit_test(one_active_among_200_idle_gets_the_pool),
         cmocka_unit_test(nobody_starves_beside_one_that_holds_the_pool),
         cmocka_unit_test(a_crowd_in_a_small_pool_gets_through),
+        cmocka_unit_test(a_large_pair_is_written_through_when_the_pool_is_full),
         cmocka_unit_test(a_readers_memory_stays_until_it_is_closed),
         cmocka_unit_test(refused_memory_loses_nothing),
     };

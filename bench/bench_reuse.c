@@ -5,13 +5,15 @@
  * into one block that is kept. Allocations are the library's own count, mappings included: with
  * kept memory there are none after the first round.
  *
- * The refills are rounds of 10,000 and 300,000 pairs of 40 + 24 bytes under 32 MiB. */
+ * The refills are rounds of 10,000 and 300,000 pairs of 40 + 24 bytes under 32 MiB, also by a new
+ * collector each: in a pool that is empty, and in one that earlier rounds have filled. */
 #include "bench.h"
 
 struct round {
     size_t limit, key_size, value_size;
     uint64_t writes;
     etl_collector *kept;
+    etl_pool *filled;     /* NULL: not for this set */
     unsigned char *value; /* what is collected */
     unsigned char *block; /* of memcpy */
     size_t block_size;
@@ -23,10 +25,25 @@ static void check(int status, etl_collector *collector) {
         bench_check(status, "reuse", collector != NULL ? etl_collector_message(collector) : NULL);
 }
 
-static void create(etl_collector **collector, size_t limit) {
+static void create(etl_collector **collector, size_t limit, etl_pool *pool) {
     etl_options options = LIBETL_OPTIONS_INIT;
     options.memory_limit = limit;
+    options.pool = pool;
     check(etl_collector_create(collector, &options), NULL);
+}
+
+static etl_pool *create_pool(size_t limit) {
+    etl_pool_options options = LIBETL_POOL_OPTIONS_INIT;
+    etl_pool *pool;
+    options.memory_limit = limit;
+    check(etl_pool_create(&pool, &options), NULL);
+    return pool;
+}
+
+static uint64_t pool_allocations(const etl_pool *pool) {
+    etl_pool_stats stats = {.struct_size = sizeof stats};
+    check(etl_pool_get_stats(pool, &stats), NULL);
+    return stats.allocations;
 }
 
 static etl_stats stats_of(etl_collector *collector) {
@@ -59,14 +76,30 @@ static uint64_t pairs_and_bytes(etl_collector *collector) {
     return stats.pairs ^ stats.value_bytes << 20;
 }
 
-static uint64_t run_fresh(void *context) {
-    struct round *r = context;
+static uint64_t run_in(struct round *r, etl_pool *pool) {
     etl_collector *collector;
-    create(&collector, r->limit);
+    create(&collector, r->limit, pool);
     collect(r, collector);
     uint64_t sum = pairs_and_bytes(collector);
     etl_collector_destroy(collector);
     return sum;
+}
+
+static uint64_t run_fresh(void *context) {
+    return run_in(context, NULL);
+}
+
+static uint64_t run_empty_pool(void *context) {
+    struct round *r = context;
+    etl_pool *pool = create_pool(r->limit);
+    uint64_t sum = run_in(r, pool);
+    etl_pool_destroy(pool);
+    return sum;
+}
+
+static uint64_t run_filled_pool(void *context) {
+    struct round *r = context;
+    return run_in(r, r->filled);
 }
 
 static uint64_t run_kept(void *context) {
@@ -116,6 +149,20 @@ static void check_output(struct bench *bench, const char *set, struct round *r) 
         bench_wrong(bench, set, "output", output.pairs - output.wrong, r->writes);
 }
 
+/* Allocations of a round in each pool, after those that were timed. */
+static void compare_pools(struct bench *bench, const char *set, struct round *r, unsigned rounds) {
+    etl_pool *empty = create_pool(r->limit);
+    uint64_t before = pool_allocations(r->filled);
+    (void)run_in(r, empty);
+    for (unsigned i = 0; i < rounds; i++)
+        (void)run_in(r, r->filled);
+    bench_figure(bench, set, "empty pool", "allocations_per_round",
+                 (double)pool_allocations(empty), "");
+    bench_figure(bench, set, "filled pool", "allocations_per_round",
+                 (double)(pool_allocations(r->filled) - before) / rounds, "");
+    etl_pool_destroy(empty);
+}
+
 static void compare(struct bench *bench, const char *set, struct round *r, const char *unit) {
     size_t size = r->key_size + r->value_size;
     r->value = bench_alloc(r->value_size);
@@ -123,14 +170,16 @@ static void compare(struct bench *bench, const char *set, struct round *r, const
         r->value[i] = (unsigned char)(i * 7 + i / 256);
     r->block_size = r->writes * size;
     r->block = bench_alloc(r->block_size);
-    create(&r->kept, r->limit);
+    create(&r->kept, r->limit, NULL);
     uint64_t sum = r->writes ^ r->writes * r->value_size << 20;
     struct bench_case cases[] = {
         {.name = "kept", .run = run_kept, .compared_with = "memcpy"},
         {.name = "fresh", .run = run_fresh, .compared_with = "kept"},
         {.name = "memcpy", .run = run_memcpy},
+        {.name = "empty pool", .run = run_empty_pool, .compared_with = "fresh"},
+        {.name = "filled pool", .run = run_filled_pool, .compared_with = "kept"},
     };
-    size_t count = sizeof cases / sizeof cases[0];
+    size_t count = sizeof cases / sizeof cases[0] - (r->filled != NULL ? 0 : 2);
     for (size_t i = 0; i < count; i++) {
         cases[i].context = r;
         cases[i].expected = sum;
@@ -145,10 +194,12 @@ static void compare(struct bench *bench, const char *set, struct round *r, const
         if (run_kept(r) != sum)
             bench_wrong(bench, set, "kept", 0, sum);
     etl_stats after = stats_of(r->kept);
-    bench_figure(bench, set, "kept", "allocations a round",
+    bench_figure(bench, set, "kept", "allocations_per_round",
                  (double)(after.allocations - before) / rounds, "");
     bench_figure(bench, set, "kept", "memory between rounds",
                  (double)after.memory_bytes / (1 << 20), "MiB");
+    if (r->filled != NULL)
+        compare_pools(bench, set, r, rounds);
     check_output(bench, set, r);
     etl_collector_destroy(r->kept);
     free(r->block);
@@ -175,9 +226,16 @@ int main(int argc, char **argv) {
             .limit = (size_t)1 << 30, .value_size = sizes[i].size, .writes = writes};
         compare(&bench, sizes[i].name, &round, "ns/write");
     }
-    struct round few = {.limit = 32 << 20, .key_size = 40, .value_size = 24, .writes = 10000};
-    compare(&bench, "refill 10k of 40 + 24", &few, "ns/pair");
-    struct round many = {.limit = 32 << 20, .key_size = 40, .value_size = 24, .writes = 300000};
-    compare(&bench, "refill 300k of 40 + 24", &many, "ns/pair");
+    static const struct {
+        const char *name;
+        uint64_t pairs;
+    } refills[] = {{"refill 10k of 40 + 24", 10000}, {"refill 300k of 40 + 24", 300000}};
+    for (size_t i = 0; i < 2; i++) {
+        struct round round = {.limit = 32 << 20, .key_size = 40, .value_size = 24};
+        round.writes = refills[i].pairs;
+        round.filled = create_pool(round.limit);
+        compare(&bench, refills[i].name, &round, "ns/pair");
+        etl_pool_destroy(round.filled);
+    }
     return bench_end(&bench);
 }

@@ -5,6 +5,7 @@
  *     threads     none, 1 and 2 background threads
  *     collectors  1 to 64 open at once, each with its share of the limit; pairs are dealt to them
  *                 in turn, and they are loaded one after the other
+ *     pool        the same collectors, sharing the limit as a pool
  *     memory      anonymous memory over the time of a pass, against the limit
  *
  * The points of a part run in turn, round after round. The consumer checks that keys ascend, that
@@ -28,6 +29,7 @@ struct point {
     struct pass pass;
     uint64_t flushes; /* how often; 0: only what the limit asks for */
     size_t collectors;
+    bool pooled;
     uint64_t input_sum;
     size_t rounds;
     double values[METRICS][ROUNDS_MOST];
@@ -87,6 +89,22 @@ static void close_all(const struct point *point, etl_collector **collectors, dou
     }
 }
 
+static etl_pool *create_pool(size_t limit) {
+    etl_pool_options options = LIBETL_POOL_OPTIONS_INIT;
+    etl_pool *pool;
+    options.memory_limit = limit;
+    pass_check(etl_pool_create(&pool, &options), NULL);
+    return pool;
+}
+
+/* What was held at most, in MiB. */
+static double close_pool(etl_pool *pool) {
+    etl_pool_stats stats = {.struct_size = sizeof stats};
+    pass_check(etl_pool_get_stats(pool, &stats), NULL);
+    etl_pool_destroy(pool);
+    return (double)stats.memory_bytes_peak / (1 << 20);
+}
+
 static void check(const struct part *part, const struct point *point,
                   const struct output *output) {
     uint64_t misplaced = output->descents + output->misplaced;
@@ -101,9 +119,12 @@ static void run_point(const struct part *part, struct point *point, size_t round
     struct pass share = point->pass;
     struct output output = {.pairs = 0};
     double values[METRICS] = {0}, pairs = (double)point->pass.pairs;
-    share.limit /= point->collectors;
     struct bench_sampler *sampler = bench_sampler_start();
     uint64_t processor = bench_cpu_ns(), start = bench_now_ns();
+    if (point->pooled)
+        share.pool = create_pool(share.limit);
+    else
+        share.limit /= point->collectors;
     for (size_t i = 0; i < point->collectors; i++)
         collectors[i] = pass_create(&share);
     collect(point, collectors);
@@ -111,6 +132,8 @@ static void run_point(const struct part *part, struct point *point, size_t round
     load(point, collectors, &output);
     uint64_t loaded = bench_now_ns();
     close_all(point, collectors, values);
+    if (point->pooled)
+        values[HELD] = close_pool(share.pool);
     values[WALL] = (double)(loaded - start) / pairs;
     values[COLLECT] = (double)(collected - start) / pairs;
     values[LOAD] = (double)(loaded - collected) / pairs;
@@ -236,15 +259,25 @@ static void scale_threads(struct bench *bench, const struct choice *choice) {
     free(part);
 }
 
-static void scale_collectors(struct bench *bench, const struct choice *choice) {
-    struct part *part = open_part(bench, choice, "collectors");
+static void scale_sharers(struct bench *bench, const struct choice *choice, const char *name,
+                          bool pooled) {
+    struct part *part = open_part(bench, choice, name);
     for (size_t collectors = 1; collectors <= COLLECTORS_MOST; collectors *= 2) {
         struct point *point = add_point(part, choice, choice->size, choice->limit);
         snprintf(point->name, sizeof point->name, "%zu", collectors);
         point->collectors = collectors;
+        point->pooled = pooled;
     }
     run_part(part);
     free(part);
+}
+
+static void scale_collectors(struct bench *bench, const struct choice *choice) {
+    scale_sharers(bench, choice, "collectors", false);
+}
+
+static void scale_pool(struct bench *bench, const struct choice *choice) {
+    scale_sharers(bench, choice, "pool", true);
 }
 
 static void memory_over_time(struct bench *bench, const struct choice *choice) {
@@ -267,13 +300,13 @@ static void memory_over_time(struct bench *bench, const struct choice *choice) {
 
 int main(int argc, char **argv) {
     struct bench bench;
-    struct choice choice = {.workload = "B", .parts = "size,runs,threads,collectors,memory"};
+    struct choice choice = {.workload = "B", .parts = "size,runs,threads,collectors,pool,memory"};
     const struct bench_flag flags[] = {
         {"largest", "bytes of the largest point of size (default 16G)", &choice.largest, NULL},
         {"size", "bytes of the others (default 1G, runs: a quarter)", &choice.size, NULL},
         {"limit", "memory limit, and the smallest size (default 64M)", &choice.limit, NULL},
         {"workload", "a letter of workload.h (default B)", NULL, &choice.workload},
-        {"parts", "default size,runs,threads,collectors,memory", NULL, &choice.parts}};
+        {"parts", "default size,runs,threads,collectors,pool,memory", NULL, &choice.parts}};
     bench_start(&bench, "bench_scaling", argc, argv, flags, 5);
     if (choice.limit == 0)
         choice.limit = bench.quick ? 1 << 20 : 64 << 20;
@@ -284,11 +317,9 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)(struct bench *bench, const struct choice *choice);
-    } parts[] = {{"size", scale_size},
-                 {"runs", scale_runs},
-                 {"threads", scale_threads},
-                 {"collectors", scale_collectors},
-                 {"memory", memory_over_time}};
+    } parts[] = {{"size", scale_size},       {"runs", scale_runs},
+                 {"threads", scale_threads}, {"collectors", scale_collectors},
+                 {"pool", scale_pool},       {"memory", memory_over_time}};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         if (strstr(choice.parts, parts[i].name) != NULL)
             parts[i].run(&bench, &choice);

@@ -14,6 +14,7 @@ etl_collector *pass_create(const struct pass *pass) {
     etl_options options = LIBETL_OPTIONS_INIT;
     options.memory_limit = pass->limit;
     options.threads = pass->threads;
+    options.pool = pass->pool;
     options.temp_dirs = directories;
     char message[512] = "";
     etl_collector *collector;

@@ -25,6 +25,7 @@ struct pass {
     uint64_t size, pairs;  /* bytes of keys and values, and what workload_pairs makes of them */
     size_t limit;          /* of memory */
     int threads;           /* as etl_options.threads */
+    etl_pool *pool;        /* as etl_options.pool */
     const char *directory; /* for temporary files */
 };
 

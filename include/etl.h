@@ -293,7 +293,7 @@ typedef struct etl_allocator {
     void *context;
 } etl_allocator;
 
-/* Memory shared by several collectors. Not available yet: etl_options.pool must be NULL. */
+/* Memory that several collectors share; see below. */
 typedef struct etl_pool etl_pool;
 
 #define ETL_THREADS_NONE (-1)
@@ -319,9 +319,9 @@ struct etl_options {
     etl_access access;    /* default ETL_ACCESS_MMAP */
     etl_progress_fn *progress;
     void *progress_ctx;
-    etl_pool *pool;
-    etl_allocator allocator;
-    const char *label; /* in messages and temporary names */
+    etl_pool *pool; /* shared memory; caps memory_limit. Default NULL: memory of its own */
+    etl_allocator allocator; /* with a pool: none, the pool's is used */
+    const char *label; /* in messages and temporary names; in a pool, what needs like amounts */
 };
 
 #define LIBETL_OPTIONS_INIT                                                                      \
@@ -364,6 +364,72 @@ typedef struct etl_stats {
 /* Fill stats, whose struct_size is set. Also from another thread, while the collector is in use:
  * each counter is then right at some recent moment. Errors: ETL_E_INVALID. */
 LIBETL_API int etl_collector_stats(const etl_collector *collector, etl_stats *stats);
+
+/* ---- Pools ---- */
+
+/* A pool is one budget and one stock of memory for many collectors: those of several threads, or a
+ * collector for each of a thousand indexes of which few are filled at a time.
+ *
+ * Rounds   From its first pair to the load or reset that ends it, a collector takes its memory from
+ *          the pool; then it gives all of it back, and holds only itself and a few KiB. What was
+ *          given back is retained for the next round of any of them, up to retain_limit, and freed
+ *          when nobody took it for some rounds.
+ * Limit    All collectors together hold at most memory_limit, retained memory included. Each may
+ *          use what is there, up to its own memory_limit. When the pool is exhausted a collector
+ *          spills what it holds and goes on; one that holds more than an even share while another
+ *          is short spills at one of its next calls, before it has taken 64 KiB more. That may
+ *          fail as any spilling: ETL_E_NOSPACE, ETL_E_IO.
+ * Progress Nobody ever waits for another collector, so one thread may use any number, in any order.
+ *          In a round each may always hold a small floor: with one thread about 350 KiB in a pool
+ *          of 32 MiB or less, 1.5 MiB in one of 256 MiB; more with more threads, ETL_ACCESS_READ
+ *          or ETL_REDUCE. For that up to an eighth of the pool (below 32 MiB up to a quarter) is
+ *          held back while others are idle. Where more are in a round at once than the limit has
+ *          floors for, they pass it by those floors. What ETL_APPEND joins, and a pair that is
+ *          reserved above the limit, come beside it here too.
+ * Labels   A collector's first block in a round is as large as what collectors with its label
+ *          needed last. No label: no guess.
+ * Threads  A pool may be used by any number of threads; its collectors as any. */
+typedef struct etl_pool_options {
+    size_t struct_size;  /* sizeof(etl_pool_options); 0 is taken as that */
+    size_t memory_limit; /* bytes, of all collectors. Default 256 MiB; below 1 MiB counts as 1 MiB
+                          */
+    size_t retain_limit; /* bytes that no collector holds, kept for the next: of the limit. Default
+                            0: as much as the limit */
+    etl_allocator allocator; /* for all pooled memory; must be callable from several threads */
+} etl_pool_options;
+
+#define LIBETL_POOL_OPTIONS_INIT          \
+    {                                     \
+        sizeof(etl_pool_options), 0, 0, { \
+            NULL, NULL                    \
+        }                                 \
+    }
+
+/* Make a pool, for etl_options.pool of any number of collectors. options may be NULL: the defaults.
+ *
+ * Returns ETL_OK and the pool in *out, to be given to etl_pool_destroy; or, with *out == NULL:
+ *   ETL_E_INVALID  out is NULL, or struct_size is none that this version knows
+ *   ETL_E_NOMEM    no memory */
+LIBETL_API int etl_pool_create(etl_pool **out, const etl_pool_options *options);
+
+/* End a pool; NULL is allowed. Legal while collectors of it are alive, in any state: what is
+ * retained is freed now, the budget lives until the last of them is destroyed. No collector may be
+ * made with it any more. In a forked child it returns at once. */
+LIBETL_API void etl_pool_destroy(etl_pool *pool);
+
+typedef struct etl_pool_stats {
+    size_t struct_size;         /* set by the caller: sizeof(etl_pool_stats) */
+    uint64_t memory_bytes;      /* held now: by collectors, and retained */
+    uint64_t memory_bytes_peak; /* since create */
+    uint64_t retained_bytes;    /* of memory_bytes, held by no collector */
+    uint64_t allocations;       /* asked of the allocator since create */
+    uint64_t collectors;        /* alive */
+    uint64_t collectors_active; /* of them, in a round */
+} etl_pool_stats;
+
+/* Fill stats, whose struct_size is set, with what holds at one moment. Any thread. Errors:
+ * ETL_E_INVALID. */
+LIBETL_API int etl_pool_get_stats(const etl_pool *pool, etl_pool_stats *stats);
 
 /* ---- Helpers */
 

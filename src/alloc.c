@@ -2,47 +2,42 @@
  *
  * Freed small blocks of one size are a list through the blocks themselves. Several threads of
  * one collector take and give (the caller's, those that spill), each for a moment, so a spin lock
- * guards the lists.
- *
- * Blocks of MAPPED_FROM bytes and more are anonymous mappings: they are given back to the system
- * as soon as they are freed, and large ones come aligned for huge pages. The size that a block was
- * taken with comes back at its end, so no block needs a head. */
+ * guards the lists. */
 #include "alloc.h"
 #include "os.h"
 
 #include <assert.h>
-#include <stdlib.h>
-
-enum { MAPPED_FROM = 128 * 1024 };
 
 /* What stands in a block that waits to be taken again. */
 struct etl__kept {
     struct etl__kept *next;
 };
 
-/* What stands in a mapping that munmap refused, or in a block beside it when it cannot be written
- * to, until it can be returned. */
-struct unreturned {
-    struct unreturned *next;
+/* What stands beside a mapping of a file that munmap refused, until it can be returned. */
+struct unmapped {
+    struct unmapped *next;
     const void *map;
-    size_t size;
-    size_t block_size; /* 0: it stands in the mapping */
+    size_t size, block_size;
 };
 
 void etl__memory_init(struct etl__memory *memory, const etl_allocator *hook, size_t limit) {
-    memory->hook = *hook;
-    memory->limit = limit;
+    etl__heap_init(&memory->heap, hook);
+    atomic_init(&memory->unmapped, NULL);
+    memory->pool = NULL;
+    memory->limit = memory->plan = limit;
     atomic_init(&memory->used, 0);
     atomic_init(&memory->peak, 0);
     atomic_init(&memory->allocations, 0);
-    atomic_init(&memory->unreturned, NULL);
     atomic_flag_clear(&memory->kept_lock);
     atomic_init(&memory->kept_bytes, 0);
     memset(memory->kept, 0, sizeof memory->kept);
 }
 
-static bool is_mapped(const struct etl__memory *memory, size_t size) {
-    return memory->hook.resize == NULL && size >= MAPPED_FROM;
+void etl__memory_join(struct etl__memory *memory, struct etl_pool *pool) {
+    size_t plan = etl__pool_plan(pool);
+    memory->pool = pool;
+    memory->plan = plan < memory->limit ? plan : memory->limit;
+    etl__pool_join(pool, &memory->member);
 }
 
 /* The size class of a small block; ETL__KEPT_CLASSES or more for a large one. */
@@ -64,27 +59,35 @@ static size_t class_size(size_t kind) {
 }
 
 size_t etl__large_cost(const struct etl__memory *memory, size_t size) {
-    if (!is_mapped(memory, size))
-        return size;
-    size_t page = etl__os_page_size();
-    return size > SIZE_MAX - page ? SIZE_MAX : (size + page - 1) / page * page;
+    return etl__heap_cost(&memory->heap, size);
 }
 
-size_t etl__memory_left(const struct etl__memory *memory) {
+size_t etl__memory_left(struct etl__memory *memory) {
     size_t used = atomic_load_explicit(&memory->used, memory_order_relaxed);
     size_t kept = atomic_load_explicit(&memory->kept_bytes, memory_order_relaxed);
     used = used > kept ? used - kept : 0;
-    return used < memory->limit ? memory->limit - used : 0;
+    if (memory->pool != NULL)
+        used += memory->member.pledged; /* by this thread */
+    size_t left = used < memory->limit ? memory->limit - used : 0;
+    if (memory->pool == NULL)
+        return left;
+    size_t shared = etl__pool_left(memory->pool, &memory->member) + kept;
+    return shared < left ? shared : left;
 }
 
-static void count_taken(struct etl__memory *memory, size_t size) {
+void etl__memory_pledge(struct etl__memory *memory, size_t before, size_t now) {
+    if (memory->pool != NULL && before != now)
+        etl__pool_pledge(memory->pool, &memory->member, before, now);
+}
+
+static void count_taken(struct etl__memory *memory, size_t size, bool is_new) {
     size_t used = atomic_fetch_add_explicit(&memory->used, size, memory_order_relaxed) + size;
     size_t peak = atomic_load_explicit(&memory->peak, memory_order_relaxed);
     while (used > peak &&
            !atomic_compare_exchange_weak_explicit(&memory->peak, &peak, used, memory_order_relaxed,
                                                   memory_order_relaxed))
         ;
-    atomic_fetch_add_explicit(&memory->allocations, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&memory->allocations, is_new, memory_order_relaxed);
 }
 
 static void lock_kept(struct etl__memory *memory) {
@@ -107,20 +110,60 @@ static void *take_kept(struct etl__memory *memory, size_t kind) {
     return block;
 }
 
+/* From the pool, or from the heap. */
+static void *take(struct etl__memory *memory, const struct etl__wish *wish, size_t *size) {
+    bool is_new = true;
+    void *block;
+    *size = wish->wanted;
+    if (atomic_load_explicit(&memory->used, memory_order_relaxed) + *size > memory->limit)
+        etl__memory_trim(memory); /* what is kept makes way */
+    if (memory->pool != NULL)
+        block = etl__pool_take(memory->pool, &memory->member, wish, size, &is_new);
+    else
+        block = etl__heap_take(&memory->heap, *size);
+    if (block != NULL)
+        count_taken(memory, *size, is_new);
+    return block;
+}
+
+static void give(struct etl__memory *memory, enum etl__purpose purpose, void *block, size_t size) {
+    if (block == NULL)
+        return;
+    size_t returned = etl__large_cost(memory, size);
+    if (memory->pool != NULL)
+        etl__pool_give(memory->pool, &memory->member, purpose, block, returned);
+    else
+        returned = etl__heap_give(&memory->heap, block, size);
+    atomic_fetch_sub_explicit(&memory->used, returned, memory_order_relaxed);
+}
+
 void *etl__alloc_large(struct etl__memory *memory, size_t size) {
     size_t cost = etl__large_cost(memory, size);
-    void *block;
-    if (atomic_load_explicit(&memory->used, memory_order_relaxed) + cost > memory->limit)
-        etl__memory_trim(memory); /* what is kept makes way */
-    if (memory->hook.resize != NULL)
-        block = memory->hook.resize(memory->hook.context, NULL, 0, size);
-    else if (is_mapped(memory, size))
-        block = etl__os_map_memory(cost);
-    else
-        block = malloc(size);
-    if (block != NULL)
-        count_taken(memory, cost);
-    return block;
+    struct etl__wish wish = {ETL__BLOCK, cost, cost, cost, false};
+    return take(memory, &wish, &cost);
+}
+
+void etl__free_large(struct etl__memory *memory, void *block, size_t size) {
+    give(memory, ETL__BLOCK, block, size);
+}
+
+void *etl__alloc_between(struct etl__memory *memory, size_t least, size_t wanted, size_t most,
+                         size_t *size) {
+    struct etl__wish wish = {ETL__BLOCK, etl__large_cost(memory, least),
+                             etl__large_cost(memory, wanted), most, false};
+    if (wish.most < wish.wanted)
+        wish.most = wish.wanted;
+    return take(memory, &wish, size);
+}
+
+void *etl__alloc_segment(struct etl__memory *memory, size_t least, size_t wanted, size_t most,
+                         bool within, size_t *size) {
+    struct etl__wish wish = {ETL__SEGMENT, least, wanted, most, within};
+    return take(memory, &wish, size);
+}
+
+void etl__free_segment(struct etl__memory *memory, void *block, size_t size) {
+    give(memory, ETL__SEGMENT, block, size);
 }
 
 void *etl__alloc(struct etl__memory *memory, size_t size) {
@@ -138,60 +181,40 @@ void *etl__alloc_zeroed(struct etl__memory *memory, size_t size) {
     return block;
 }
 
-static void keep_unreturned(struct etl__memory *memory, struct unreturned *kept) {
-    void *head = atomic_load(&memory->unreturned);
+static void keep_unmapped(struct etl__memory *memory, struct unmapped *kept) {
+    void *head = atomic_load(&memory->unmapped);
     do
         kept->next = head;
-    while (!atomic_compare_exchange_weak(&memory->unreturned, &head, kept));
-}
-
-static void unmap(struct etl__memory *memory, void *block, size_t size) {
-    if (etl__os_unmap_memory(block, size) == 0) {
-        atomic_fetch_sub_explicit(&memory->used, size, memory_order_relaxed);
-        return;
-    }
-    struct unreturned *kept = block;
-    *kept = (struct unreturned){.map = block, .size = size};
-    keep_unreturned(memory, kept);
+    while (!atomic_compare_exchange_weak(&memory->unmapped, &head, kept));
 }
 
 void etl__unmap_later(struct etl__memory *memory, const void *map, size_t size, void *block,
                       size_t block_size) {
-    struct unreturned *kept = block;
+    struct unmapped *kept = block;
     assert(block_size >= sizeof *kept);
-    *kept = (struct unreturned){.map = map, .size = size, .block_size = block_size};
-    keep_unreturned(memory, kept);
+    *kept = (struct unmapped){.map = map, .size = size, .block_size = block_size};
+    keep_unmapped(memory, kept);
 }
 
-void etl__memory_return(struct etl__memory *memory) {
-    if (ETL__LIKELY(atomic_load_explicit(&memory->unreturned, memory_order_relaxed) == NULL))
-        return;
-    struct unreturned *kept = atomic_exchange(&memory->unreturned, NULL);
+static void unmap_again(struct etl__memory *memory) {
+    struct unmapped *kept = atomic_exchange(&memory->unmapped, NULL);
     while (kept != NULL) {
-        struct unreturned *next = kept->next;
-        if (kept->block_size == 0)
-            unmap(memory, kept, kept->size);
-        else if (etl__os_unmap_file(kept->map, kept->size) != 0)
-            keep_unreturned(memory, kept);
+        struct unmapped *next = kept->next;
+        if (etl__os_unmap_file(kept->map, kept->size) != 0)
+            keep_unmapped(memory, kept);
         else
             etl__free(memory, kept, kept->block_size);
         kept = next;
     }
 }
 
-void etl__free_large(struct etl__memory *memory, void *block, size_t size) {
-    if (block == NULL)
-        return;
-    etl__memory_return(memory);
-    if (is_mapped(memory, size)) {
-        unmap(memory, block, etl__large_cost(memory, size));
-        return;
-    }
-    if (memory->hook.resize != NULL)
-        (void)memory->hook.resize(memory->hook.context, block, size, 0);
-    else
-        free(block);
-    atomic_fetch_sub_explicit(&memory->used, size, memory_order_relaxed);
+void etl__memory_return(struct etl__memory *memory) {
+    if (ETL__UNLIKELY(atomic_load_explicit(&memory->heap.unreturned, memory_order_relaxed) !=
+                      NULL))
+        atomic_fetch_sub_explicit(&memory->used, etl__heap_give_again(&memory->heap),
+                                  memory_order_relaxed);
+    if (ETL__UNLIKELY(atomic_load_explicit(&memory->unmapped, memory_order_relaxed) != NULL))
+        unmap_again(memory);
 }
 
 void etl__free(struct etl__memory *memory, void *block, size_t size) {
@@ -224,6 +247,9 @@ void etl__memory_end(struct etl__memory *memory) {
     etl__memory_return(memory);
     etl__memory_trim(memory);
     etl__memory_return(memory); /* what trimming could not return */
+    if (memory->pool != NULL)
+        etl__pool_quit(memory->pool, &memory->member);
+    memory->pool = NULL;
 }
 
 bool etl__grow(struct etl__memory *memory, void **array, size_t *capacity, size_t needed,

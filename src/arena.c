@@ -3,13 +3,15 @@
 #include "arena.h"
 #include "os.h"
 
+enum { LEAST_POOLED = 16 * 1024 }; /* of a pool's segments none is worth taking below that */
+
 void etl__arena_init(struct etl__arena *arena, struct etl__memory *memory) {
     memset(arena, 0, sizeof *arena);
     arena->memory = memory;
 }
 
 static void free_segment(struct etl__arena *arena, struct etl__segment *segment) {
-    etl__free_large(arena->memory, segment, segment->size);
+    etl__free_segment(arena->memory, segment, segment->size);
 }
 
 /* Take the segment behind *link out of the waiting list. */
@@ -64,6 +66,11 @@ static struct etl__segment *take_waiting(struct etl__arena *arena, size_t least,
     return found != NULL ? unlink_waiting(arena, found) : NULL;
 }
 
+size_t etl__arena_owed(const struct etl__arena *arena, size_t ordering) {
+    size_t gone = arena->taken_bytes + ordering;
+    return arena->memory->pool != NULL && gone < ETL__OWED ? ETL__OWED - gone : 0;
+}
+
 static struct etl__segment *take_new(struct etl__arena *arena, size_t size) {
     struct etl__segment *segment = etl__alloc_large(arena->memory, size);
     if (segment == NULL)
@@ -88,11 +95,38 @@ static size_t round_down(size_t size) {
     return size / step * step;
 }
 
+/* From the pool: of about `wanted` bytes, or what it has retained. */
+static struct etl__segment *take_pooled(struct etl__arena *arena, size_t least, size_t wanted,
+                                        size_t most) {
+    size_t left = etl__memory_left(arena->memory), owed = etl__arena_owed(arena, 0);
+    left = left > arena->reserve ? left - arena->reserve : 0;
+    left = left > owed ? left : owed;
+    most = most < left ? most : left;
+    size_t size = wanted < most ? wanted : most;
+    if (size != wanted)
+        size = round_down(size);
+    size = size < least ? least : size;
+    if (size > most)
+        return NULL;
+    if (least < LEAST_POOLED && size >= LEAST_POOLED)
+        least = LEAST_POOLED;
+    bool within = arena->taken_bytes + size > ETL__OWED;
+    struct etl__segment *segment =
+        etl__alloc_segment(arena->memory, least, size, most, within, &size);
+    if (segment == NULL)
+        return NULL;
+    segment->next = NULL;
+    segment->size = size;
+    return count_taken(arena, segment);
+}
+
 struct etl__segment *etl__arena_take(struct etl__arena *arena, size_t needed, size_t wanted,
                                      size_t most) {
     size_t least = etl__arena_segment_size(needed);
     if (least > most)
         return NULL;
+    if (arena->memory->pool != NULL)
+        return take_pooled(arena, least, wanted, most);
     struct etl__segment *segment = take_waiting(arena, least, wanted, most);
     if (segment != NULL)
         return count_taken(arena, segment);
@@ -121,7 +155,8 @@ void etl__arena_give(struct etl__arena *arena, struct etl__segment *list) {
         struct etl__segment *segment = list, **link = &arena->waiting;
         list = segment->next;
         arena->taken_bytes -= segment->size;
-        if (segment->size > arena->memory->limit) { /* an oversized pair's: never kept */
+        /* a pool's, or an oversized pair's, which is never kept */
+        if (arena->memory->pool != NULL || segment->size > arena->memory->limit) {
             free_segment(arena, segment);
             continue;
         }

@@ -3,11 +3,17 @@
  * A segment never moves and is never resized. Buffers take segments as they grow and give them
  * back when they are emptied; a segment given back waits, sorted by size, to be taken again, so
  * that a steady state allocates nothing. What waits is freed when the memory is wanted for
- * something else, and by and by when rounds have become smaller. */
+ * something else, and by and by when rounds have become smaller.
+ *
+ * In a pool nothing waits here: segments come from the pool and go back there at once. */
 #ifndef LIBETL_ARENA_H
 #define LIBETL_ARENA_H
 
 #include "alloc.h"
+
+/* In a pool: what a collector's buffers may always hold, with what ordering takes, however short
+ * memory is: it can then spill and go on. */
+enum { ETL__OWED = 128 * 1024 };
 
 struct etl__segment {
     struct etl__segment *next;
@@ -42,6 +48,9 @@ struct etl__segment *etl__arena_take(struct etl__arena *arena, size_t needed, si
 
 /* As etl__arena_take for one record of exactly this size, above the limit if need be. */
 struct etl__segment *etl__arena_take_over_limit(struct etl__arena *arena, size_t needed);
+
+/* In a pool: what of that is left, where ordering will take so much; else 0. */
+size_t etl__arena_owed(const struct etl__arena *arena, size_t ordering);
 
 /* Give back a list of segments. */
 void etl__arena_give(struct etl__arena *arena, struct etl__segment *list);

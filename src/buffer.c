@@ -13,9 +13,11 @@
 enum {
     FIRST_SEGMENT = 16 * 1024,
     LARGEST_SEGMENT = 16 * 1024 * 1024,
-    LEAST_SPARE = 1024,  /* of room left behind: less is not kept */
-    WALK_AHEAD = 1024,   /* bytes of prefetch */
-    WALK_POLL = 1 << 20, /* bytes between two looks at the cancel flag */
+    LEAST_SPARE = 1024,     /* of room left behind: less is not kept */
+    WALK_AHEAD = 1024,      /* bytes of prefetch */
+    WALK_POLL = 1 << 20,    /* bytes between two looks at the cancel flag */
+    MOST_GRANT = 64 * 1024, /* in a pool, for others may want memory meanwhile */
+    WORST_ORDER = 8         /* bytes of index that a byte of records may bring */
 };
 
 static size_t index_bytes(size_t entries) {
@@ -28,15 +30,30 @@ void etl__buffer_drop_index(struct etl__buffer *buffer) {
     buffer->index_capacity = 0;
 }
 
+void etl__buffer_set_limit(struct etl__buffer *buffer, size_t limit, size_t first_segment) {
+    size_t page = etl__arena_segment_size(0);
+    buffer->limit = limit;
+    buffer->growth_most = limit / 8 < LARGEST_SEGMENT ? limit / 8 : LARGEST_SEGMENT;
+    buffer->growth =
+        etl__clamp(first_segment / page * page, FIRST_SEGMENT,
+                   buffer->growth_most > FIRST_SEGMENT ? buffer->growth_most : FIRST_SEGMENT);
+}
+
+static void pledge(struct etl__buffer *buffer, size_t bytes) {
+    if (buffer->arena->memory->pool == NULL)
+        return;
+    etl__memory_pledge(buffer->arena->memory, buffer->pledged, bytes);
+    buffer->pledged = bytes;
+}
+
 void etl__buffer_init(struct etl__buffer *buffer, struct etl__arena *arena, size_t limit,
                       bool order_values) {
     memset(buffer, 0, sizeof *buffer);
     buffer->arena = arena;
-    buffer->limit = limit;
     buffer->order_values = order_values;
     buffer->table.shift = ETL__BUFFER_SHIFT;
-    buffer->growth_most = limit / 8 < LARGEST_SEGMENT ? limit / 8 : LARGEST_SEGMENT;
     etl__buffer_clear(buffer);
+    etl__buffer_set_limit(buffer, limit, 0);
 }
 
 void etl__buffer_clear(struct etl__buffer *buffer) {
@@ -45,6 +62,7 @@ void etl__buffer_clear(struct etl__buffer *buffer) {
     etl__free(buffer->arena->memory, buffer->partition, sizeof *buffer->partition);
     buffer->partition = NULL;
     etl__arena_give(buffer->arena, buffer->segments);
+    pledge(buffer, 0);
     buffer->segments = NULL;
     buffer->at = buffer->end = buffer->room_end = NULL;
     buffer->spare = buffer->spare_end = NULL;
@@ -57,19 +75,29 @@ void etl__buffer_clear(struct etl__buffer *buffer) {
     buffer->sealed = false;
 }
 
+/* Everything but the segments. */
+static void free_parts(struct etl__buffer *buffer) {
+    struct etl__memory *memory = buffer->arena->memory;
+    etl__buffer_drop_index(buffer);
+    etl__free(memory, buffer->extents, buffer->extent_capacity * sizeof *buffer->extents);
+    etl__free(memory, (void *)buffer->table.base,
+              buffer->table_capacity * sizeof *buffer->table.base);
+    buffer->extents = NULL;
+    buffer->table.base = NULL;
+    buffer->extent_capacity = buffer->table_capacity = 0;
+}
+
 void etl__buffer_end_round(struct etl__buffer *buffer) {
-    if (buffer->index_capacity / 16 > buffer->round_pairs)
+    if (buffer->arena->memory->pool != NULL)
+        free_parts(buffer);
+    else if (buffer->index_capacity / 16 > buffer->round_pairs)
         etl__buffer_drop_index(buffer);
     buffer->round_pairs = 0;
 }
 
 void etl__buffer_end(struct etl__buffer *buffer) {
-    struct etl__memory *memory = buffer->arena->memory;
     etl__buffer_clear(buffer);
-    etl__buffer_drop_index(buffer);
-    etl__free(memory, buffer->extents, buffer->extent_capacity * sizeof *buffer->extents);
-    etl__free(memory, (void *)buffer->table.base,
-              buffer->table_capacity * sizeof *buffer->table.base);
+    free_parts(buffer);
 }
 
 /* Slots that an extent takes: one for each MiB in which a record starts. */
@@ -117,11 +145,18 @@ size_t etl__buffer_unused_limit(const struct etl__buffer *buffer) {
 
 /* What the collector as a whole may still take, once that is taken. */
 size_t etl__buffer_unused_memory(const struct etl__buffer *buffer) {
-    const struct etl__memory *memory = buffer->arena->memory;
-    size_t wanted = order_bytes(buffer) + buffer->arena->reserve;
-    size_t left = etl__memory_left(memory) + buffer->arena->waiting_bytes +
-                  index_bytes(buffer->index_capacity);
-    return left > wanted ? left - wanted : 0;
+    const struct etl__arena *arena = buffer->arena;
+    size_t ordering = order_bytes(buffer), wanted = ordering + arena->reserve;
+    size_t left = etl__memory_left(arena->memory) + arena->waiting_bytes +
+                  index_bytes(buffer->index_capacity) + buffer->pledged;
+    size_t unused = left > wanted ? left - wanted : 0, owed = etl__arena_owed(arena, ordering);
+    return unused > owed ? unused : owed;
+}
+
+/* In a pool: what ordering these pairs and those that come may take is gone for others. */
+void etl__buffer_pledge(struct etl__buffer *buffer, size_t coming) {
+    size_t has = index_bytes(buffer->index_capacity), wanted = order_bytes(buffer) + coming;
+    pledge(buffer, wanted > has ? wanted - has : 0);
 }
 
 /* Move `end` on inside the room, as far as the limit allows whatever the records' size: 2 bytes of
@@ -132,7 +167,11 @@ static bool grant(struct etl__buffer *buffer, size_t size) {
     size_t unused = limit < memory ? limit : memory;
     if (room < size || unused < ETL__LEAST_GRANT)
         return false;
-    size_t granted = unused / 8 > size ? unused / 8 : size;
+    size_t granted = unused / WORST_ORDER;
+    if (buffer->arena->memory->pool != NULL)
+        granted = granted < MOST_GRANT ? granted : MOST_GRANT;
+    granted = granted > size ? granted : size;
+    etl__buffer_pledge(buffer, WORST_ORDER * granted);
     buffer->end = buffer->at + (granted < room ? granted : room);
     return true;
 }
@@ -244,11 +283,15 @@ static bool reserve_index(struct etl__buffer *buffer) {
         return false;
     if (buffer->index_capacity < pairs) {
         etl__buffer_drop_index(buffer);
-        etl__arena_make_room(buffer->arena, index_bytes(pairs));
-        buffer->index = etl__alloc_large(memory, index_bytes(pairs));
+        size_t size = index_bytes(pairs);
+        etl__arena_make_room(buffer->arena, size);
+        if (memory->pool != NULL)
+            buffer->index = etl__alloc_between(memory, size, size, size + size / 4, &size);
+        else
+            buffer->index = etl__alloc_large(memory, size);
         if (buffer->index == NULL)
             return false;
-        buffer->index_capacity = pairs;
+        buffer->index_capacity = size / sizeof *buffer->index;
     }
     return true;
 }
@@ -302,6 +345,7 @@ int etl__buffer_seal(struct etl__buffer *buffer, const struct etl__sort *sort,
     if (buffer->partition != NULL) { /* whoever reads it orders bucket by bucket */
         etl__partition_close(buffer->partition);
         etl__arena_make_room(buffer->arena, etl__partition_order_bytes(buffer->partition));
+        etl__buffer_pledge(buffer, 0);
         buffer->sealed = true;
         return ETL_OK;
     }
@@ -324,6 +368,7 @@ int etl__buffer_seal(struct etl__buffer *buffer, const struct etl__sort *sort,
             return etl__fail(error, ETL_E_CANCELLED, "sorting %llu pairs: cancelled",
                              (unsigned long long)buffer->pairs);
     }
+    pledge(buffer, 0);
     buffer->sealed = true;
     return ETL_OK;
 }

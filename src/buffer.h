@@ -54,6 +54,7 @@ struct etl__buffer {
     size_t limit;  /* of segments and index together */
     size_t growth; /* what the next segment takes */
     size_t growth_most;
+    size_t pledged; /* in a pool: for ordering */
 
     struct etl__entry *index;
     size_t index_capacity;
@@ -65,10 +66,13 @@ void etl__buffer_init(struct etl__buffer *buffer, struct etl__arena *arena, size
                       bool order_values);
 void etl__buffer_end(struct etl__buffer *buffer);
 
+/* The limit of an empty buffer, and how large its first segment is to be, if it may. */
+void etl__buffer_set_limit(struct etl__buffer *buffer, size_t limit, size_t first_segment);
+
 /* Forget all pairs; the segments go back to the arena, the index is kept. */
 void etl__buffer_clear(struct etl__buffer *buffer);
 
-/* A round is over: drop the index of a much larger one. */
+/* A round is over: drop the index of a much larger one; in a pool, hold nothing. */
 void etl__buffer_end_round(struct etl__buffer *buffer);
 
 /* Make room for one record of `size` bytes: ETL_OK, ETL_END when that would pass the buffer's
@@ -79,6 +83,9 @@ int etl__buffer_extend(struct etl__buffer *buffer, size_t size);
  * take. */
 size_t etl__buffer_unused_limit(const struct etl__buffer *buffer);
 size_t etl__buffer_unused_memory(const struct etl__buffer *buffer);
+
+/* In a pool: pledge what ordering will take, and `coming` bytes beside it. */
+void etl__buffer_pledge(struct etl__buffer *buffer, size_t coming);
 
 /* Room for one record above the limit. */
 bool etl__buffer_extend_over_limit(struct etl__buffer *buffer, size_t size);

@@ -29,8 +29,8 @@ static int check_options(const etl_options *options, struct etl__error *error) {
                          options->threads, MOST_THREADS);
     if (options->merge_width == 1)
         return etl__fail(error, ETL_E_INVALID, "merge_width: 1 run cannot be merged");
-    if (options->pool != NULL)
-        return etl__fail(error, ETL_E_INVALID, "pool: not available in this version");
+    if (options->pool != NULL && options->allocator.resize != NULL)
+        return etl__fail(error, ETL_E_INVALID, "allocator: with a pool, the pool's is used");
     return ETL_OK;
 }
 
@@ -47,7 +47,13 @@ static int complete_options(etl_options *complete, const etl_options *options,
         complete->memory_limit = LEAST_LIMIT;
     if (complete->memory_limit > MOST_LIMIT)
         complete->memory_limit = MOST_LIMIT;
-    return check_options(complete, error);
+    ETL__TRY(check_options(complete, error));
+    if (complete->pool != NULL) {
+        size_t limit = etl__pool_limit(complete->pool);
+        complete->allocator = *etl__pool_allocator(complete->pool);
+        complete->memory_limit = complete->memory_limit < limit ? complete->memory_limit : limit;
+    }
+    return ETL_OK;
 }
 
 /* The collector itself is allocated before its memory account exists, and freed after. */
@@ -95,7 +101,7 @@ int etl_collector_create(etl_collector **out, const etl_options *options) {
 void etl_collector_destroy(etl_collector *collector) {
     if (collector == NULL || collector->process != etl__os_process_id())
         return;
-    etl_allocator allocator = collector->store.memory.hook;
+    etl_allocator allocator = collector->store.memory.heap.hook;
     etl__iter_end_all(collector);
     etl__split_free(collector);
     atomic_store(&collector->store.cancel, 1); /* what threads are writing is not wanted */
@@ -185,6 +191,7 @@ void etl__begin_round(struct etl_collector *collector) {
     collector->attention &= ~(unsigned)ETL__ROUND_OVER;
     zero_counters(collector);
     etl__watch_start(&collector->store.watch);
+    etl__store_begin_round(&collector->store);
 }
 
 void etl__end_round(struct etl_collector *collector) {

@@ -51,6 +51,8 @@ static struct etl__partition *make_partition(struct etl__buffer *buffer,
 
 bool etl__buffer_deal_as_before(struct etl__buffer *buffer,
                                 const struct etl__splitters *splitters) {
+    if (buffer->limit < LEAST_LIMIT) /* in a pool that is short */
+        return false;
     buffer->partition = make_partition(buffer, splitters);
     return buffer->partition != NULL;
 }
@@ -62,6 +64,7 @@ int etl__buffer_extend_bucket(struct etl__buffer *buffer, uint32_t bucket, size_
         return ETL_END;
     if (memory < ETL__LEAST_GRANT)
         return ETL_E_NOMEM;
+    etl__buffer_pledge(buffer, 0);
     if (etl__partition_open_chunk(partition, bucket, size))
         return ETL_OK;
     size_t needed = size + 2 * sizeof(struct etl__chunk);

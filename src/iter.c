@@ -73,7 +73,7 @@ static int keep_range(etl_iter *iter, const etl_range *range) {
 
 static int make_iter(etl_iter **out, etl_collector *const *collectors, size_t count,
                      const etl_range *range, struct etl__error *error) {
-    const etl_allocator *hook = &collectors[0]->store.memory.hook;
+    const etl_allocator *hook = &collectors[0]->store.memory.heap.hook;
     struct etl__memory memory;
     etl__memory_init(&memory, hook, SIZE_MAX);
     etl_iter *iter = etl__alloc_zeroed(&memory, iter_size(count));
@@ -99,7 +99,7 @@ static void free_iter(etl_iter *iter) {
     etl__bytes_end(&iter->to);
     etl__bytes_end(&iter->sought);
     etl__memory_end(&iter->memory);
-    etl__memory_init(&memory, &iter->memory.hook, SIZE_MAX);
+    etl__memory_init(&memory, &iter->memory.heap.hook, SIZE_MAX);
     etl__free(&memory, iter, iter_size(iter->count));
     etl__memory_end(&memory);
 }

@@ -37,6 +37,9 @@ static int reserve_scratch(struct etl__store *store, uint64_t pairs, struct etl_
     while (wanted < store->scratch_most && wanted < pairs)
         wanted *= 2;
     wanted = wanted < store->scratch_most ? wanted : store->scratch_most;
+    if (wanted > store->scratch_plan &&
+        etl__memory_left(&store->memory) / 16 / sizeof(struct etl__entry) < wanted)
+        wanted = store->scratch_plan;
     struct etl__sort *sort = &store->sort;
     if (wanted <= sort->scratch_count)
         return ETL_OK;
@@ -173,6 +176,27 @@ static int keep_bounded(struct etl__store *store, struct etl__error *error) {
     return etl__runs_reduce(&store->runs, most, error);
 }
 
+void etl__store_share_pool(struct etl__store *store, struct etl__region *region,
+                           size_t first_bytes) {
+    struct etl__memory *memory = &store->memory;
+    if (memory->pool == NULL)
+        return;
+    size_t all = atomic_load_explicit(&memory->used, memory_order_relaxed) +
+                 memory->member.pledged + etl__memory_left(memory);
+    all = all > store->fixed ? (all - store->fixed) / store->region_count : 0;
+    size_t limit = etl__clamp(all, ETL__OWED, store->region_share);
+    etl__buffer_set_limit(&region->buffer, limit, first_bytes);
+}
+
+/* An empty region is the one that is filled. */
+static void fill(struct etl__store *store, struct etl__region *region) {
+    region->state = ETL__FILLING;
+    store->filling = region;
+    etl__store_share_pool(store, region, 0);
+    if (store->splitters_hold)
+        etl__buffer_deal_as_before(&region->buffer, store->splitters);
+}
+
 /* The filling region is full: sort it, and fill another one. */
 static int rotate(struct etl__store *store, struct etl__error *error) {
     struct etl__region *full = store->filling, *next;
@@ -185,9 +209,7 @@ static int rotate(struct etl__store *store, struct etl__error *error) {
         full->sequence = store->next_sequence;
         ETL__TRY(write_here(store, full, error));
         store->next_sequence++;
-        full->state = ETL__FILLING;
-        if (store->splitters_hold)
-            etl__buffer_deal_as_before(&full->buffer, store->splitters);
+        fill(store, full);
         return keep_bounded(store, error);
     }
     if (store->spilling)
@@ -195,10 +217,7 @@ static int rotate(struct etl__store *store, struct etl__error *error) {
     ETL__TRY(free_region(store, &next, error));
     full->sequence = store->next_sequence++;
     full->state = ETL__SEALED;
-    next->state = ETL__FILLING;
-    store->filling = next;
-    if (store->splitters_hold)
-        etl__buffer_deal_as_before(&next->buffer, store->splitters);
+    fill(store, next);
     if (store->spilling)
         ETL__TRY(spill_sealed(store, error));
     return keep_bounded(store, error);
@@ -255,10 +274,23 @@ static int extend(struct etl__buffer *buffer, etl_slice key, size_t size) {
     return etl__buffer_extend_bucket(buffer, bucket, size);
 }
 
+/* Others in the pool are short, and this collector has more than its share. */
+static bool is_asked_back(const struct etl__store *store) {
+    return store->memory.pool != NULL && store->arena.taken_bytes != 0 &&
+           etl__pool_asks(store->memory.pool, &store->memory.member);
+}
+
+/* A record that a pool which is short cannot hold is written through. */
+static bool is_above_owed(const struct etl__store *store, size_t size) {
+    return store->memory.pool != NULL && size > ETL__OWED / 4;
+}
+
 int etl__store_make_room(struct etl__store *store, etl_slice key, size_t size,
                          struct etl__error *error) {
     store->calls++;
     etl__memory_return(&store->memory);
+    if (is_asked_back(store))
+        ETL__TRY(etl__store_flush(store, error));
     for (;;) {
         struct etl__bucket *bucket;
         struct etl__buffer *buffer = &store->filling->buffer;
@@ -270,11 +302,13 @@ int etl__store_make_room(struct etl__store *store, etl_slice key, size_t size,
             break;
         if (status == ETL_E_NOMEM && drop_idle_indexes(store))
             continue;
+        if (status == ETL_E_NOMEM && store->memory.pool != NULL)
+            etl__pool_want(store->memory.pool, &store->memory.member);
         if (buffer->pairs != 0)
             ETL__TRY(rotate(store, error));
         else if (!all_others_free(store))
             ETL__TRY(drain(store, error));
-        else if (status == ETL_END)
+        else if (status == ETL_END || is_above_owed(store, size))
             return ETL_END;
         else
             return etl__fail_memory(error, size, "a pair");

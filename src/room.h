@@ -9,6 +9,11 @@
 int etl__store_make_room(struct etl__store *store, etl_slice key, size_t size,
                          struct etl__error *error);
 
+/* In a pool: let a region that is about to be filled have its part of what is left. The first
+ * segment is to have room for first_bytes. */
+void etl__store_share_pool(struct etl__store *store, struct etl__region *region,
+                           size_t first_bytes);
+
 /* Pairs are reserved before their keys are known: no more dealing to buckets. */
 int etl__store_stop_dealing(struct etl__store *store, struct etl__error *error);
 

@@ -45,10 +45,17 @@ void etl__runs_clear(struct etl__runs *runs) {
     runs->merged_pairs = 0;
 }
 
-void etl__runs_end(struct etl__runs *runs) {
-    etl__runs_clear(runs);
+void etl__runs_trim(struct etl__runs *runs) {
     etl__run_writer_destroy(runs->writer);
     etl__free(runs->target->memory, runs->items, runs->capacity * sizeof *runs->items);
+    runs->writer = NULL;
+    runs->items = NULL;
+    runs->capacity = 0;
+}
+
+void etl__runs_end(struct etl__runs *runs) {
+    etl__runs_clear(runs);
+    etl__runs_trim(runs);
 }
 
 int etl__runs_writer(struct etl__runs *runs, struct etl__run_writer **writer,
@@ -266,7 +273,9 @@ int etl__runs_reduce(struct etl__runs *runs, size_t most, struct etl__error *err
 }
 
 size_t etl__runs_reduce_to(const struct etl__runs *runs) {
-    size_t most = etl__clamp(runs->target->memory->limit / PER_RUN, LEAST_MAPPED, MOST_MAPPED);
+    const struct etl__memory *memory = runs->target->memory;
+    size_t limit = memory->pool != NULL ? memory->plan / 4 : memory->limit;
+    size_t most = etl__clamp(limit / PER_RUN, LEAST_MAPPED, MOST_MAPPED);
     if (count_read(runs) != 0)
         most = etl__clamp(etl__os_descriptor_limit() / 4, LEAST_DESCRIPTORS, MOST_DESCRIPTORS);
     return runs->count > most ? most / 2 + 1 : 0; /* half: the next time is far off */

@@ -33,6 +33,9 @@ void etl__runs_end(struct etl__runs *runs);
 /* Close all runs and give their disk back. */
 void etl__runs_clear(struct etl__runs *runs);
 
+/* Free what is kept for the next runs, when there are none. */
+void etl__runs_trim(struct etl__runs *runs);
+
 /* The writer of the caller's thread. */
 int etl__runs_writer(struct etl__runs *runs, struct etl__run_writer **writer,
                      struct etl__error *error);

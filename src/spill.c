@@ -108,6 +108,10 @@ static void serve(struct etl__spiller *spiller, struct etl__region *region,
     int status = *writer != NULL ? ETL_OK : etl__target_writer(spiller->target, writer, &error);
     if (status == ETL_OK)
         status = write_region(spiller, *writer, region, NULL, &error);
+    if (spiller->target->memory->pool != NULL) { /* an idle member holds no writer */
+        etl__run_writer_destroy(*writer);
+        *writer = NULL;
+    }
     etl__os_lock(&spiller->lock);
     region->status = status;
     region->error = error;

@@ -27,8 +27,10 @@ struct etl__store {
     uint64_t next_sequence;
     uint64_t calls; /* that may spill: tells what was tried for which */
 
-    struct etl__sort sort; /* scratch and cancel */
-    size_t scratch_most;
+    struct etl__sort sort;             /* scratch and cancel */
+    size_t scratch_most, scratch_plan; /* entries; in a pool the latter is sure */
+    size_t fixed;                      /* of the limit: what regions do not divide */
+    size_t region_share;               /* the limit of one, when all is there */
 
     _Atomic(uint64_t) sort_ns, wait_ns, merge_ns; /* of the round; merge_ns without the passes */
     uint64_t spilled_pairs, spilled_bytes;        /* harvested, for the progress */

@@ -4,7 +4,8 @@
  * What holds the memory limit: everything is taken through `memory`, which counts it. Fixed parts
  * (sort scratch, write buffers, what a merge needs) are taken off the limit first, and the rest is
  * divided into regions: one without threads, threads + 1 with them, so that one is filled while
- * others are written.
+ * others are written. In a pool the fixed parts are planned from a share of it, and promised for
+ * each round; regions divide what is left when they begin to be filled.
  *
  * Sequence numbers say what was collected earlier, over regions and runs alike; they are the last
  * word between equal keys. */
@@ -23,18 +24,21 @@ enum {
     MOST_FOLD = 4 * 1024 * 1024
 };
 
-/* The share of the limit that regions divide, and what is fixed. */
-static size_t plan_memory(struct etl__store *store, size_t limit, unsigned *threads) {
+/* What is fixed of the limit; the rest is for regions. */
+static void plan_memory(struct etl__store *store, unsigned *threads) {
+    size_t limit = store->memory.plan;
     size_t write_buffer = etl__clamp(limit / 32, LEAST_WRITE_BUFFER, MOST_WRITE_BUFFER) /
                           ETL__RUN_BLOCK * ETL__RUN_BLOCK;
     store->target.write_buffer = write_buffer;
-    store->scratch_most =
+    store->scratch_plan =
         etl__clamp(limit / 64 / sizeof(struct etl__entry), ETL__LEAST_SCRATCH, MOST_SCRATCH);
+    store->scratch_most = etl__clamp(store->memory.limit / 64 / sizeof(struct etl__entry),
+                                     ETL__LEAST_SCRATCH, MOST_SCRATCH);
     store->rules.fold_bytes = etl__clamp(limit / 64, 16 * 1024, MOST_FOLD);
     bool reads = store->target.access == ETL_ACCESS_READ;
     size_t merging = reads ? limit / 4 : etl__clamp(limit / 16, 0, MOST_MERGE_RESERVE);
     store->runs.read_memory = store->arena.reserve = merging;
-    size_t fixed = store->scratch_most * sizeof(struct etl__entry) + merging + BOOK_KEEPING +
+    size_t fixed = store->scratch_plan * sizeof(struct etl__entry) + merging + BOOK_KEEPING +
                    limit / BOOK_SHARE;
     if (store->rules.duplicates == ETL_REDUCE) /* values, results and slices, while they double */
         fixed += 6 * store->rules.fold_bytes;
@@ -43,11 +47,14 @@ static size_t plan_memory(struct etl__store *store, size_t limit, unsigned *thre
     size_t most_threads = (limit - fixed) / (writer + LEAST_REGION);
     if (*threads != 0 && *threads + 1 > most_threads)
         *threads = most_threads > 1 ? (unsigned)most_threads - 1 : 0;
-    return limit - fixed - (*threads + 1) * writer;
+    store->fixed = fixed + (*threads + 1) * writer;
+    if (store->memory.pool != NULL)
+        etl__pool_promise(store->memory.pool, &store->memory.member, store->fixed + ETL__OWED,
+                          merging);
 }
 
-static int make_regions(struct etl__store *store, size_t share, size_t count,
-                        struct etl__error *error) {
+static int make_regions(struct etl__store *store, size_t count, struct etl__error *error) {
+    size_t share = store->memory.limit - store->fixed;
     /* References reach 4 GiB; a larger share is several regions. */
     size_t most = (size_t)ETL__BUFFER_SLOTS - 64;
     if (share / count / ((size_t)1 << ETL__BUFFER_SHIFT) > most)
@@ -56,8 +63,9 @@ static int make_regions(struct etl__store *store, size_t share, size_t count,
     if (store->regions == NULL)
         return etl__fail_memory(error, count * sizeof *store->regions, "regions");
     store->region_count = count;
+    store->region_share = share / count;
     for (size_t i = 0; i < count; i++)
-        etl__buffer_init(&store->regions[i].buffer, &store->arena, share / count,
+        etl__buffer_init(&store->regions[i].buffer, &store->arena, store->region_share,
                          store->rules.order_values);
     store->filling = &store->regions[0];
     store->filling->state = ETL__FILLING;
@@ -69,6 +77,8 @@ int etl__store_init(struct etl__store *store, const etl_options *options,
                     struct etl__error *error) {
     memset(store, 0, sizeof *store);
     etl__memory_init(&store->memory, &options->allocator, options->memory_limit);
+    if (options->pool != NULL)
+        etl__memory_join(&store->memory, options->pool);
     etl__arena_init(&store->arena, &store->memory);
     store->rules = (struct etl__rules){.duplicates = options->duplicates,
                                        .order_values = options->order_values,
@@ -87,9 +97,9 @@ int etl__store_init(struct etl__store *store, const etl_options *options,
     unsigned threads = options->threads < 0 || options->duplicates == ETL_REDUCE ? 0
                        : options->threads == 0                                   ? 1
                                                : (unsigned)options->threads;
-    size_t share = plan_memory(store, options->memory_limit, &threads);
+    plan_memory(store, &threads);
     if (status == ETL_OK)
-        status = make_regions(store, share, threads + 1, error);
+        status = make_regions(store, threads + 1, error);
     if (status == ETL_OK)
         status = etl__spiller_init(&store->spiller, &store->target, &store->rules, threads, error);
     return status;
@@ -161,7 +171,34 @@ int etl__store_open_providers(struct etl__store *store, struct etl__provider **p
 
 /* ---- The end of a round ---- */
 
+void etl__store_begin_round(struct etl__store *store) {
+    struct etl__memory *memory = &store->memory;
+    if (memory->pool == NULL)
+        return;
+    size_t needed = etl__pool_enter(memory->pool, &memory->member, store->target.label);
+    etl__store_share_pool(store, store->filling, needed);
+}
+
+static void free_scratch(struct etl__store *store) {
+    struct etl__sort *sort = &store->sort;
+    etl__free_large(&store->memory, sort->scratch, sort->scratch_count * sizeof *sort->scratch);
+    sort->scratch = NULL;
+    sort->scratch_count = 0;
+}
+
+/* Between rounds a member of a pool holds nothing but itself. */
+static void give_to_pool(struct etl__store *store, size_t needed) {
+    struct etl__memory *memory = &store->memory;
+    etl__free(memory, store->splitters, sizeof *store->splitters);
+    store->splitters = NULL;
+    free_scratch(store);
+    etl__runs_trim(&store->runs);
+    etl__memory_trim(memory);
+    etl__pool_leave(memory->pool, &memory->member, store->target.label, needed);
+}
+
 void etl__store_clear(struct etl__store *store) {
+    size_t needed = store->arena.round_peak;
     etl__store_drop(store);
     store->filling = &store->regions[0];
     store->filling->state = ETL__FILLING;
@@ -170,6 +207,8 @@ void etl__store_clear(struct etl__store *store) {
     for (size_t i = 0; i < store->region_count; i++)
         etl__buffer_end_round(&store->regions[i].buffer);
     etl__arena_end_round(&store->arena);
+    if (store->memory.pool != NULL)
+        give_to_pool(store, needed);
 }
 
 void etl__store_end(struct etl__store *store) {
@@ -182,8 +221,7 @@ void etl__store_end(struct etl__store *store) {
     etl__runs_end(&store->runs);
     etl__free(memory, store->splitters, sizeof *store->splitters);
     etl__free(memory, store->regions, store->region_count * sizeof *store->regions);
-    etl__free_large(memory, store->sort.scratch,
-                    store->sort.scratch_count * sizeof(struct etl__entry));
+    free_scratch(store);
     etl__target_end(&store->target);
     etl__arena_end(&store->arena);
     etl__memory_end(memory);

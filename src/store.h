@@ -19,7 +19,10 @@ size_t etl__store_sources(const struct etl__store *store);
 int etl__store_open_providers(struct etl__store *store, struct etl__provider **providers,
                               size_t *count, struct etl__error *error);
 
-/* The round is over, or dropped: no pairs, memory kept, disk given back. */
+/* The first pair of a round is about to come. */
+void etl__store_begin_round(struct etl__store *store);
+
+/* The round is over, or dropped: no pairs, memory kept (in a pool: given to it), disk given back. */
 void etl__store_clear(struct etl__store *store);
 
 #endif

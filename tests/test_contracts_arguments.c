@@ -109,8 +109,11 @@ static void options_out_of_range_are_refused(void **state) {
     options.merge_width = 1;
     assert_refused(&options, ETL_E_INVALID);
     options = support_options(MIB);
-    options.pool = (etl_pool *)(uintptr_t)&options;
-    assert_refused(&options, ETL_E_INVALID);
+    struct support_memory memory = {0};
+    options.allocator = support_allocator(&memory);
+    ASSERT_OK(NULL, etl_pool_create(&options.pool, NULL));
+    assert_refused(&options, ETL_E_INVALID); /* the pool's allocator or its own */
+    etl_pool_destroy(options.pool);
     options = support_options(MIB);
     assert_int_equal(etl_collector_create(NULL, &options), ETL_E_INVALID);
 }

@@ -58,7 +58,11 @@ static size_t class_size(size_t kind) {
     return base + kind % 4 * (base / 4);
 }
 
+/* In a pool in steps of the smallest block, so that an array that gets a block which is larger
+ * than it asked for can use, and give back, all of it. */
 size_t etl__large_cost(const struct etl__memory *memory, size_t size) {
+    if (memory->pool != NULL && size < SIZE_MAX - ETL__KEPT_LEAST)
+        size = (size + ETL__KEPT_LEAST - 1) / ETL__KEPT_LEAST * ETL__KEPT_LEAST;
     return etl__heap_cost(&memory->heap, size);
 }
 

@@ -105,6 +105,7 @@ static struct etl__segment *take_pooled(struct etl__arena *arena, size_t least, 
     size_t size = wanted < most ? wanted : most;
     if (size != wanted)
         size = round_down(size);
+    size = size / ETL__KEPT_LEAST * ETL__KEPT_LEAST;
     size = size < least ? least : size;
     if (size > most)
         return NULL;

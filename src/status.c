@@ -13,6 +13,8 @@ const char *etl_version(void) {
         LIBETL_VERSION_MINOR) "." ETL__TEXT_OF(LIBETL_VERSION_PATCH);
 }
 
+static const char unknown[] = "unknown status";
+
 const char *etl_status_string(int status) {
     switch (status) {
     case ETL_OK:
@@ -38,7 +40,7 @@ const char *etl_status_string(int status) {
     case ETL_E_CANCELLED:
         return "cancelled";
     default:
-        return "unknown status";
+        return unknown;
     }
 }
 
@@ -88,6 +90,9 @@ int etl__fail_memory(struct etl__error *error, size_t size, const char *what) {
 
 int etl__fail_callback(struct etl__error *error, int value, const char *which) {
     error->callback = value;
+    if (value < 0 && etl_status_string(value) != unknown) /* such as etl_bytes_append's */
+        return etl__fail(error, ETL__E_CALLBACK, "the %s callback returned %d: %s", which, value,
+                         etl_status_string(value));
     return etl__fail(error, ETL__E_CALLBACK, "the %s callback returned %d", which, value);
 }
 

@@ -96,7 +96,7 @@ static void a_read_only_disk_is_refused_and_a_full_one_told_at_the_first_spill(v
 
 static void a_directory_that_vanishes_is_named_and_serves_again_when_it_is_back(void **state) {
     (void)state;
-    const char *path = support_path("a-directory");
+    const char *path = support_path("vanishing");
     assert_int_equal(mkdir(path, 0700), 0);
     const char *directories[] = {path, NULL};
     for (int threads = ETL_THREADS_NONE; threads <= 1; threads += 2) {

@@ -10,16 +10,14 @@
 
 enum { SMALL_DISK = 16 * 1024 * 1024, ROOM = 3 * 1024 * 1024 };
 
+static char small[300], large[300];
+
 static const char *small_directory(void) {
-    static char path[300];
-    snprintf(path, sizeof path, "%s/small", support_directory());
-    return path;
+    return small;
 }
 
 static const char *large_directory(void) {
-    static char path[300];
-    snprintf(path, sizeof path, "%s/large", support_directory());
-    return path;
+    return large;
 }
 
 /* What the bodies below, which take no arguments, are to do. */
@@ -298,10 +296,11 @@ static void the_disk_limit_is_exact_to_a_write_buffer(void **state) {
 }
 
 static int setup(void **state) {
-    return support_setup(state) == 0 && mkdir(small_directory(), 0700) == 0 &&
-                   mkdir(large_directory(), 0700) == 0
-               ? 0
-               : -1;
+    if (support_setup(state) != 0)
+        return -1;
+    snprintf(small, sizeof small, "%s/small", support_directory());
+    snprintf(large, sizeof large, "%s/large", support_directory());
+    return mkdir(small_directory(), 0700) == 0 && mkdir(large_directory(), 0700) == 0 ? 0 : -1;
 }
 
 int main(void) {

@@ -18,9 +18,8 @@ struct etl_iter {
     struct etl__output output;
     struct etl__error error;
     struct etl_bytes from, to, sought;
-    bool bounded; /* `to` holds */
-    bool over;    /* until a seek */
-    bool orphan;  /* a collector was destroyed */
+    bool over;   /* until a seek */
+    bool orphan; /* a collector was destroyed */
     size_t count;
     struct etl__iter_link links[];
 };
@@ -66,7 +65,6 @@ void etl__iter_end_all(struct etl_collector *collector) {
 static int keep_range(etl_iter *iter, const etl_range *range) {
     if (range == NULL)
         return ETL_OK;
-    iter->bounded = range->to.data != NULL;
     ETL__TRY(etl_bytes_append(&iter->from, range->from.data, range->from.size));
     return etl_bytes_append(&iter->to, range->to.data, range->to.size);
 }
@@ -105,7 +103,7 @@ static void free_iter(etl_iter *iter) {
 }
 
 static bool is_behind_range(const etl_iter *iter, const uint8_t *key, size_t size) {
-    return iter->bounded && etl__key_compare(key, size, iter->to.data, iter->to.size) >= 0;
+    return iter->output.bounded && etl__key_compare(key, size, iter->to.data, iter->to.size) >= 0;
 }
 
 static int open_entered(etl_iter **out, etl_collector *const *collectors, size_t count,
@@ -123,7 +121,7 @@ static int open_entered(etl_iter **out, etl_collector *const *collectors, size_t
     struct etl__store *store = &collectors[0]->store;
     etl__output_open(&iter->output, &store->memory, &iter->merge, &store->rules);
     iter->output.to = etl__bytes_slice(&iter->to);
-    iter->output.bounded = iter->bounded;
+    iter->output.bounded = range != NULL && range->to.data != NULL;
     link_iter(iter);
     if (iter->from.size != 0)
         status = etl__output_seek(&iter->output, iter->from.data, iter->from.size, error);

@@ -13,6 +13,8 @@
 #include "pool.h"
 #include "os.h"
 
+#include <assert.h>
+
 enum {
     LEAST_BLOCK = 64,
     BINS = 4 * 58,
@@ -333,24 +335,16 @@ void *etl__pool_take(etl_pool *pool, struct etl__member *member, const struct et
 
 void etl__pool_give(etl_pool *pool, struct etl__member *member, enum etl__purpose purpose,
                     void *block, size_t size) {
-    struct retained *victims = NULL;
-    bool is_kept = size >= LEAST_BLOCK;
+    assert(size >= LEAST_BLOCK);
+    struct retained *given = block;
     etl__os_lock(&pool->lock);
     claim(pool, member, size, 0);
-    if (is_kept) {
-        struct retained *given = block;
-        given->size = size;
-        given->cycle = pool->cycle;
-        given->next = pool->bins[purpose][bin_of(size)];
-        pool->bins[purpose][bin_of(size)] = given;
-        pool->retained += size;
-        victims = unlink_surplus(pool, pool->retain_limit, 0);
-    } else {
-        pool->held -= size;
-    }
+    *given = (struct retained){
+        .next = pool->bins[purpose][bin_of(size)], .size = size, .cycle = pool->cycle};
+    pool->bins[purpose][bin_of(size)] = given;
+    pool->retained += size;
+    struct retained *victims = unlink_surplus(pool, pool->retain_limit, 0);
     etl__os_unlock(&pool->lock);
-    if (!is_kept)
-        (void)etl__heap_give(&pool->heap, block, size);
     free_all(pool, victims);
 }
 

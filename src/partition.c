@@ -84,10 +84,14 @@ static size_t open_bytes(const struct etl__bucket *bucket) {
     return bucket->last == NULL ? 0 : (size_t)(bucket->at - etl__chunk_data(bucket->last));
 }
 
+uint64_t etl__bucket_bytes(const struct etl__bucket *bucket) {
+    return bucket->closed_bytes + open_bytes(bucket);
+}
+
 uint64_t etl__partition_bytes(const struct etl__partition *partition) {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < partition->splitters.count; i++)
-        bytes += partition->buckets[i].closed_bytes + open_bytes(&partition->buckets[i]);
+        bytes += etl__bucket_bytes(&partition->buckets[i]);
     return bytes;
 }
 

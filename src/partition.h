@@ -97,7 +97,8 @@ size_t etl__partition_order_bytes(const struct etl__partition *partition);
  * `carve`; false when there is none. */
 bool etl__partition_open_chunk(struct etl__partition *partition, uint32_t bucket, size_t size);
 
-/* Bytes of records in all buckets. */
+/* Bytes of records in a bucket, and in all buckets. */
+uint64_t etl__bucket_bytes(const struct etl__bucket *bucket);
 uint64_t etl__partition_bytes(const struct etl__partition *partition);
 
 /* Let `used` of the last chunks be right. */

@@ -174,7 +174,7 @@ static void close_provider(struct etl__provider *base) {
 int etl__provider_memory_open(struct etl__provider **out, const struct etl__buffer *buffer,
                               struct etl__memory *memory, struct etl__error *error) {
     if (buffer->partition != NULL)
-        return etl__provider_partition_open(out, buffer, memory, error);
+        return etl__provider_partition_open(out, buffer, NULL, memory, error);
     struct memory_provider *provider = etl__alloc_zeroed(memory, sizeof *provider);
     if (provider == NULL)
         return etl__fail_memory(error, sizeof *provider, "reading a buffer");

@@ -7,13 +7,14 @@
  * provider of its own. */
 #include "provider_partition.h"
 
-enum { WALK_AHEAD = 1024 };
+enum { WALK_AHEAD = 1024, LEAST_LEFT = 4 /* buckets, for each half */ };
 
 struct partition_provider {
     struct etl__provider base;
     const struct etl__buffer *buffer;
     struct etl__memory *memory;
-    uint32_t next; /* the bucket to be shown next */
+    uint32_t next;            /* the bucket to be shown next */
+    struct etl__share *share; /* NULL: all buckets are this reader's */
     struct etl__entry *index;
     size_t index_capacity;
     struct etl__sort sort;
@@ -60,6 +61,61 @@ static void show_bucket(struct partition_provider *provider, uint32_t i) {
     provider->base.entry = provider->index;
     provider->base.entry_end = provider->index + bucket->pairs;
     provider->next = i + 1;
+}
+
+void etl__share_init(struct etl__share *share, uint32_t next, uint32_t end) {
+    atomic_init(&share->range, (uint64_t)next << 32 | end);
+    share->first = next;
+}
+
+void etl__share_restart(struct etl__share *share) {
+    uint64_t range = atomic_load(&share->range), first = (uint64_t)share->first << 32;
+    while (!atomic_compare_exchange_weak(&share->range, &range, first | (range & UINT32_MAX)))
+        continue;
+}
+
+/* The next bucket, or `end` when all are taken. */
+static uint32_t take_bucket(struct etl__share *share, uint32_t end) {
+    uint64_t range = atomic_load(&share->range);
+    while (range >> 32 < (range & UINT32_MAX))
+        if (atomic_compare_exchange_weak(&share->range, &range, range + ((uint64_t)1 << 32)))
+            return (uint32_t)(range >> 32);
+    return end;
+}
+
+bool etl__share_halve(struct etl__share *share, const struct etl__partition *partition,
+                      uint32_t *from, uint64_t *bytes) {
+    uint64_t range = atomic_load(&share->range);
+    for (;;) {
+        uint32_t next = (uint32_t)(range >> 32), end = (uint32_t)range, middle = end;
+        uint64_t all = 0, upper = 0;
+        for (uint32_t i = next; i < end; i++)
+            all += etl__bucket_bytes(&partition->buckets[i]);
+        while (middle > next && upper < all / 2)
+            upper += etl__bucket_bytes(&partition->buckets[--middle]);
+        if (next == share->first || middle < next + LEAST_LEFT || end - middle < LEAST_LEFT)
+            return false;
+        if (!atomic_compare_exchange_weak(&share->range, &range, (range >> 32 << 32) | middle))
+            continue;
+        *from = middle;
+        *bytes = upper;
+        return true;
+    }
+}
+
+static int refill_share(struct etl__provider *base, uint64_t need, struct etl__error *error) {
+    struct partition_provider *provider = (struct partition_provider *)base;
+    uint32_t count = bucket_count(provider), i;
+    (void)need;
+    (void)error;
+    do {
+        i = take_bucket(provider->share, count);
+        if (i == count)
+            return ETL_END;
+    } while (bucket_at(provider, i)->pairs == 0);
+    base->pairs += bucket_at(provider, i)->pairs;
+    show_bucket(provider, i);
+    return ETL_OK;
 }
 
 static int refill(struct etl__provider *base, uint64_t need, struct etl__error *error) {
@@ -194,7 +250,8 @@ static bool take_memory(struct partition_provider *provider) {
 }
 
 int etl__provider_partition_open(struct etl__provider **out, const struct etl__buffer *buffer,
-                                 struct etl__memory *memory, struct etl__error *error) {
+                                 struct etl__share *share, struct etl__memory *memory,
+                                 struct etl__error *error) {
     struct partition_provider *provider = etl__alloc_zeroed(memory, sizeof *provider);
     if (provider == NULL)
         return etl__fail_memory(error, sizeof *provider, "reading a buffer");
@@ -207,6 +264,12 @@ int etl__provider_partition_open(struct etl__provider **out, const struct etl__b
                                             .close = close_provider,
                                             .bytes = etl__buffer_record_bytes(buffer),
                                             .pairs = buffer->pairs};
+    if (share != NULL) {
+        etl__share_restart(share);
+        provider->share = share;
+        provider->base.refill = refill_share;
+        provider->base.pairs = 0;
+    }
     if (!take_memory(provider)) {
         close_provider(&provider->base);
         return etl__fail_memory(error, buffer->partition->most_pairs * sizeof(struct etl__entry),

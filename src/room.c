@@ -11,13 +11,51 @@
 #include "room.h"
 #include "os.h"
 
-/* A written region's run joins the others, and the region is free. */
+enum {
+    HELPED_WIDTH = 4,
+    ORDER_SLACK = 16 * 1024 /* what writing a run takes beside the writer */
+};
+
+/* Give back what was written of a region: its pairs are all in memory. */
+static void drop_runs(struct etl__store *store, struct etl__region *region) {
+    if (region->run != NULL)
+        etl__target_drop(&store->target, region->run);
+    if (region->upper != NULL)
+        etl__target_drop(&store->target, region->upper);
+    region->run = region->upper = NULL;
+    region->halved = false;
+}
+
+/* Pairs in equal pairs out. */
+static int check_pairs(const struct etl__store *store, const struct etl__region *region,
+                       struct etl__error *error) {
+    uint64_t pairs = region->run->footer.pairs;
+    if (region->upper != NULL)
+        pairs += region->upper->footer.pairs;
+    if (pairs == region->buffer.pairs || store->spiller.rules.duplicates != ETL_KEEP_ALL)
+        return ETL_OK;
+    return etl__fail(error, ETL_E_CORRUPT, "spilling: %llu pairs of %llu were written",
+                     (unsigned long long)pairs, (unsigned long long)region->buffer.pairs);
+}
+
+/* A written region's runs join the others, and the region is free. */
 static int harvest(struct etl__store *store, struct etl__region *region,
                    struct etl__error *error) {
+    if (region->halved && region->upper == NULL) {
+        drop_runs(store, region);
+        region->alone = true;
+        region->state = ETL__SEALED;
+        return ETL_OK;
+    }
+    ETL__TRY(check_pairs(store, region, error));
+    ETL__TRY(etl__runs_reserve(&store->runs, 2, error));
     ETL__TRY(etl__runs_add(&store->runs, region->run, region->sequence, error));
+    if (region->upper != NULL)
+        ETL__TRY(etl__runs_add(&store->runs, region->upper, region->sequence, error));
     store->spilled_pairs += region->buffer.pairs;
     store->spilled_bytes += etl__buffer_record_bytes(&region->buffer);
-    region->run = NULL;
+    region->run = region->upper = NULL;
+    region->halved = region->alone = false;
     etl__buffer_clear(&region->buffer);
     region->tried_deal = false;
     region->state = ETL__FREE;
@@ -78,7 +116,7 @@ static void enter_spilling(struct etl__store *store) {
 static int write_here(struct etl__store *store, struct etl__region *region,
                       struct etl__error *error) {
     struct etl__run_writer *writer;
-    ETL__TRY(etl__runs_reserve(&store->runs, error));
+    ETL__TRY(etl__runs_reserve(&store->runs, 1, error));
     ETL__TRY(etl__runs_writer(&store->runs, &writer, error));
     enter_spilling(store);
     ETL__TRY(etl__spiller_write(&store->spiller, writer, region, &store->watch, error));
@@ -92,6 +130,7 @@ static int report_failed(struct etl__store *store, struct etl__error *error) {
         struct etl__region *region = &store->regions[i];
         if (etl__spiller_state(&store->spiller, region) != ETL__FAILED)
             continue;
+        drop_runs(store, region);
         region->state = ETL__SEALED;
         if (region->tried != store->calls)
             continue;
@@ -126,10 +165,34 @@ static int spill_sealed(struct etl__store *store, struct etl__error *error) {
     return ETL_OK;
 }
 
+/* Is there memory for ordering a bucket here too? Threads that have begun hold theirs already. */
+static bool can_order(struct etl__store *store, const struct etl__region *region) {
+    const struct etl__partition *partition = region->buffer.partition;
+    return partition != NULL &&
+           etl__memory_left(&store->memory) >= etl__partition_order_bytes(partition) + ORDER_SLACK;
+}
+
+/* Rather than wait for a region, write a half of it. Not where the reservation of disk, which the
+ * thread has made for all of it, or memory are anybody else's too, and not when so many runs would
+ * come about that they could not be merged at once. A failure is no reason to give up: the thread
+ * will write all of it then. */
+static int help(struct etl__store *store, struct etl__region *region, struct etl__error *error) {
+    struct etl__run_writer *writer;
+    if (store->target.disk.limit != 0 || store->memory.pool != NULL ||
+        store->runs.count >= etl__runs_width(&store->runs) / HELPED_WIDTH)
+        return ETL_OK;
+    ETL__TRY(etl__runs_writer(&store->runs, &writer, error));
+    if (!can_order(store, region))
+        return ETL_OK;
+    int status = etl__spiller_help(&store->spiller, writer, region, &store->watch, error);
+    return status == ETL_E_CANCELLED ? status : ETL_OK;
+}
+
 static int wait_for(struct etl__store *store, struct etl__region *region,
                     struct etl__error *error) {
-    uint64_t began = etl__os_now_ns();
     enter_spilling(store);
+    ETL__TRY(help(store, region, error));
+    uint64_t began = etl__os_now_ns();
     int status = etl__spiller_wait(&store->spiller, region, &store->watch, error);
     atomic_fetch_add_explicit(&store->wait_ns, etl__os_now_ns() - began, memory_order_relaxed);
     return status;
@@ -350,7 +413,7 @@ int etl__store_write_through(struct etl__store *store, const struct etl__pair *p
                     (uint64_t)pair->key_size + pair->value_size;
     struct etl__run_writer *writer;
     ETL__TRY(etl__store_flush(store, error));
-    ETL__TRY(etl__runs_reserve(&store->runs, error));
+    ETL__TRY(etl__runs_reserve(&store->runs, 1, error));
     ETL__TRY(etl__runs_writer(&store->runs, &writer, error));
     uint64_t began = etl__os_now_ns();
     int status = etl__target_write(&store->target, writer, size, produce_pair, &copy, &run, error);
@@ -390,11 +453,9 @@ void etl__store_drop(struct etl__store *store) {
         (void)etl__spiller_wait(&store->spiller, busy, NULL, &ignored);
     for (size_t i = 0; i < store->region_count; i++) {
         struct etl__region *region = &store->regions[i];
-        if (region->run != NULL)
-            etl__target_drop(&store->target, region->run);
-        region->run = NULL;
+        drop_runs(store, region);
         region->state = ETL__FREE;
-        region->tried_deal = false;
+        region->tried_deal = region->alone = false;
         etl__buffer_clear(&region->buffer);
     }
     etl__runs_clear(&store->runs);

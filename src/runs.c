@@ -66,16 +66,16 @@ int etl__runs_writer(struct etl__runs *runs, struct etl__run_writer **writer,
     return ETL_OK;
 }
 
-int etl__runs_reserve(struct etl__runs *runs, struct etl__error *error) {
-    if (!etl__grow(runs->target->memory, (void **)&runs->items, &runs->capacity, runs->count + 1,
-                   sizeof *runs->items))
-        return etl__fail_memory(error, (runs->count + 1) * sizeof *runs->items, "runs");
+int etl__runs_reserve(struct etl__runs *runs, size_t more, struct etl__error *error) {
+    if (!etl__grow(runs->target->memory, (void **)&runs->items, &runs->capacity,
+                   runs->count + more, sizeof *runs->items))
+        return etl__fail_memory(error, (runs->count + more) * sizeof *runs->items, "runs");
     return ETL_OK;
 }
 
 int etl__runs_add(struct etl__runs *runs, struct etl__run *run, uint64_t sequence,
                   struct etl__error *error) {
-    ETL__TRY(etl__runs_reserve(runs, error));
+    ETL__TRY(etl__runs_reserve(runs, 1, error));
     size_t at = runs->count++;
     for (; at > 0 && runs->items[at - 1].first > sequence; at--)
         runs->items[at] = runs->items[at - 1];
@@ -242,7 +242,7 @@ static bool cheapest_neighbours(const struct etl__runs *runs, size_t count, size
     uint64_t least = UINT64_MAX, bytes = 0;
     size_t length = 0; /* of the neighbourhood that ends at i, at most count */
     for (size_t i = 0; i < runs->count; i++) {
-        if (i > 0 && items[i].first != items[i - 1].last + 1)
+        if (i > 0 && items[i].first > items[i - 1].last + 1)
             length = 0;
         if (length == 0)
             bytes = 0;

@@ -40,8 +40,8 @@ void etl__runs_trim(struct etl__runs *runs);
 int etl__runs_writer(struct etl__runs *runs, struct etl__run_writer **writer,
                      struct etl__error *error);
 
-/* Make sure that the next etl__runs_add succeeds. */
-int etl__runs_reserve(struct etl__runs *runs, struct etl__error *error);
+/* Make sure that the next `more` calls of etl__runs_add succeed. */
+int etl__runs_reserve(struct etl__runs *runs, size_t more, struct etl__error *error);
 
 /* Take over a run of this sequence number; on failure it stays the caller's. */
 int etl__runs_add(struct etl__runs *runs, struct etl__run *run, uint64_t sequence,

@@ -5,7 +5,11 @@
  * out alone takes as long as collecting and sorting do. Where threads are not wanted, or the
  * system gives none, the same function runs on the caller's thread.
  *
- * A region keeps all its pairs until its run is whole, so a full disk costs nothing but time. */
+ * When the caller has to wait for a dealt region it helps: buckets are disjoint ranges of keys, so
+ * the upper half of those left become a second run, which the merge chains to the first one. What
+ * either of the two needs lies in the buffer; nothing passes between the processors' caches.
+ *
+ * A region keeps all its pairs until its runs are whole, so a full disk costs nothing but time. */
 #include "spill.h"
 #include "os.h"
 #include "provider_memory.h"
@@ -14,9 +18,9 @@ enum { TICK_PAIRS = 4096, TICK_MS = 20 };
 
 struct copy_job {
     const struct etl__buffer *buffer;
+    struct etl__share *share; /* of a dealt buffer */
     const struct etl__rules *rules;
     struct etl__memory *memory;
-    const atomic_int *cancel;
     struct etl__watch *watch; /* NULL on a background thread */
 };
 
@@ -65,7 +69,11 @@ static int copy_some(const struct copy_job *job, struct etl__provider *provider,
 static int produce(void *context, struct etl__run_writer *writer, struct etl__error *error) {
     const struct copy_job *job = context;
     struct etl__provider *provider;
-    ETL__TRY(etl__provider_memory_open(&provider, job->buffer, job->memory, error));
+    if (job->share != NULL)
+        ETL__TRY(
+            etl__provider_partition_open(&provider, job->buffer, job->share, job->memory, error));
+    else
+        ETL__TRY(etl__provider_memory_open(&provider, job->buffer, job->memory, error));
     if (job->rules->duplicates != ETL_KEEP_ALL)
         return copy_some(job, provider, writer, error);
     int status = copy_all(job, provider, writer, error);
@@ -73,27 +81,57 @@ static int produce(void *context, struct etl__run_writer *writer, struct etl__er
     return status;
 }
 
-/* The region's pairs as a run, in region->run. */
-static int write_region(struct etl__spiller *spiller, struct etl__run_writer *writer,
-                        struct etl__region *region, struct etl__watch *watch,
-                        struct etl__error *error) {
-    struct copy_job job = {.buffer = &region->buffer,
+/* Pairs of a sealed buffer, about `bytes` of records, as a run. */
+static int write_run(struct etl__spiller *spiller, struct etl__run_writer *writer,
+                     const struct etl__buffer *buffer, struct etl__share *share, uint64_t bytes,
+                     struct etl__watch *watch, struct etl__run **run, struct etl__error *error) {
+    struct copy_job job = {.buffer = buffer,
+                           .share = share,
                            .rules = &spiller->rules,
                            .memory = spiller->target->memory,
-                           .cancel = spiller->target->cancel,
                            .watch = watch};
     uint64_t began = etl__os_now_ns();
-    int status =
-        etl__target_write(spiller->target, writer, etl__buffer_record_bytes(&region->buffer),
-                          produce, &job, &region->run, error);
+    int status = etl__target_write(spiller->target, writer, bytes, produce, &job, run, error);
     atomic_fetch_add(&spiller->spill_ns, etl__os_now_ns() - began);
     atomic_fetch_add(&spiller->runs, status == ETL_OK);
     return status;
 }
 
+/* Nobody has taken anything yet. */
+static void share_all(struct etl__region *region) {
+    if (region->buffer.partition != NULL)
+        etl__share_init(&region->share, 0, region->buffer.partition->splitters.count);
+}
+
+/* What is in the region's share, or all of a plain one, in region->run. */
+static int write_region(struct etl__spiller *spiller, struct etl__run_writer *writer,
+                        struct etl__region *region, struct etl__watch *watch,
+                        struct etl__error *error) {
+    struct etl__share *share = region->buffer.partition != NULL ? &region->share : NULL;
+    return write_run(spiller, writer, &region->buffer, share,
+                     etl__buffer_record_bytes(&region->buffer), watch, &region->run, error);
+}
+
+int etl__spiller_help(struct etl__spiller *spiller, struct etl__run_writer *writer,
+                      struct etl__region *region, struct etl__watch *watch,
+                      struct etl__error *error) {
+    const struct etl__buffer *buffer = &region->buffer;
+    uint32_t from;
+    uint64_t bytes;
+    if (region->halved || region->alone || buffer->partition == NULL ||
+        etl__spiller_state(spiller, region) != ETL__WRITING ||
+        !etl__share_halve(&region->share, buffer->partition, &from, &bytes))
+        return ETL_END;
+    struct etl__share upper;
+    etl__share_init(&upper, from, buffer->partition->splitters.count);
+    region->halved = true;
+    return write_run(spiller, writer, buffer, &upper, bytes, watch, &region->upper, error);
+}
+
 int etl__spiller_write(struct etl__spiller *spiller, struct etl__run_writer *writer,
                        struct etl__region *region, struct etl__watch *watch,
                        struct etl__error *error) {
+    share_all(region);
     ETL__TRY(write_region(spiller, writer, region, watch, error));
     region->state = ETL__WRITTEN;
     return ETL_OK;
@@ -173,6 +211,7 @@ bool etl__spiller_submit(struct etl__spiller *spiller, struct etl__region *regio
         spiller->started++;
     if (spiller->started == 0)
         return false;
+    share_all(region);
     etl__os_lock(&spiller->lock);
     struct etl__region **link = &spiller->queue;
     while (*link != NULL && (*link)->sequence < region->sequence)

@@ -4,6 +4,7 @@
 
 #include "buffer.h"
 #include "duplicates.h"
+#include "provider_partition.h"
 #include "target.h"
 #include "watch.h"
 
@@ -28,6 +29,10 @@ struct etl__region {
     uint64_t tried;    /* the owner's call that had it written last */
     struct etl__region *next_queued;
     struct etl__run *run;
+    struct etl__share share; /* of a dealt buffer: the buckets that the thread has yet to take */
+    bool halved;             /* the owner took the upper ones of them, */
+    struct etl__run *upper;  /* and this is their run; NULL: it failed, they have none */
+    bool alone;              /* that failed once: not again with these pairs */
     int status;
     struct etl__error error;
 };
@@ -62,6 +67,14 @@ enum etl__region_state etl__spiller_state(struct etl__spiller *spiller,
  * waiting. */
 int etl__spiller_wait(struct etl__spiller *spiller, struct etl__region *region,
                       struct etl__watch *watch, struct etl__error *error);
+
+/* The caller, who would have to wait for a region that a thread writes, takes the upper half of the
+ * buckets that are left and writes them into a run of their own. ETL_END, and nothing is done,
+ * where that does not pay or cannot be; after another error the region, once written, is to be
+ * written again. */
+int etl__spiller_help(struct etl__spiller *spiller, struct etl__run_writer *writer,
+                      struct etl__region *region, struct etl__watch *watch,
+                      struct etl__error *error);
 
 /* Take regions that no thread has begun with out of the queue: they are SEALED again. */
 void etl__spiller_take_back(struct etl__spiller *spiller);

@@ -52,8 +52,10 @@ void etl__end_round(struct etl_collector *collector);
 void etl__keep_error(struct etl_collector *collector, const struct etl__error *error);
 
 /* Sort what several collectors hold, which have been entered, and open one merge over it. The
- * first one's memory and error are used. */
-int etl__open_merge(struct etl__merge *merge, etl_collector *const *collectors, size_t count);
+ * first one's memory and error are used, and whether it has threads decides about `ahead`, which
+ * is opened too, and may be NULL. */
+int etl__open_merge(struct etl__merge *merge, etl_collector *const *collectors, size_t count,
+                    struct etl__ahead *ahead);
 
 /* End all iterators over a collector that is destroyed. */
 void etl__iter_end_all(struct etl_collector *collector);

@@ -15,6 +15,7 @@ struct etl__iter_link {
 struct etl_iter {
     struct etl__memory memory; /* for what outlives the collectors: the iterator itself */
     struct etl__merge merge;
+    struct etl__ahead ahead; /* unless it seeks */
     struct etl__output output;
     struct etl__error error;
     struct etl_bytes from, to, sought;
@@ -51,6 +52,7 @@ static void unlink_iter(etl_iter *iter) {
 
 /* Give back what is the collectors'. */
 static void detach(etl_iter *iter) {
+    etl__ahead_close(&iter->ahead);
     etl__output_close(&iter->output);
     etl__merge_close(&iter->merge);
     unlink_iter(iter);
@@ -112,7 +114,7 @@ static int open_entered(etl_iter **out, etl_collector *const *collectors, size_t
     etl_iter *iter = NULL;
     int status = make_iter(&iter, collectors, count, range, error);
     if (status == ETL_OK)
-        status = etl__open_merge(&iter->merge, collectors, count);
+        status = etl__open_merge(&iter->merge, collectors, count, &iter->ahead);
     if (status != ETL_OK) {
         if (iter != NULL)
             free_iter(iter);

@@ -10,10 +10,11 @@ enum { TICK_PAIRS = 256 };
 /* Providers over all that the collectors hold, the first collector's first. */
 static int open_providers(etl_collector *const *collectors, size_t count,
                           struct etl__provider **providers, size_t *opened,
-                          struct etl__error *error) {
+                          struct etl__ahead *ahead, struct etl__error *error) {
     *opened = 0;
     for (size_t i = 0; i < count; i++)
-        ETL__TRY(etl__store_open_providers(&collectors[i]->store, providers, opened, error));
+        ETL__TRY(
+            etl__store_open_providers(&collectors[i]->store, providers, opened, ahead, error));
     return ETL_OK;
 }
 
@@ -40,17 +41,15 @@ static int prepare(etl_collector *const *collectors, size_t count, size_t *sourc
     return ETL_OK;
 }
 
-int etl__open_merge(struct etl__merge *merge, etl_collector *const *collectors, size_t count) {
+static int open_prepared(struct etl__merge *merge, etl_collector *const *collectors, size_t count,
+                         size_t sources, struct etl__ahead *ahead) {
     struct etl__store *first = &collectors[0]->store;
     struct etl__error *error = &collectors[0]->error;
-    size_t sources, opened;
-    ETL__TRY(check_rules(collectors, count, error));
-    ETL__TRY(prepare(collectors, count, &sources, error));
-    size_t size = (sources + 1) * sizeof(struct etl__provider *);
+    size_t size = (sources + 1) * sizeof(struct etl__provider *), opened;
     struct etl__provider **providers = etl__alloc(&first->memory, size);
     if (providers == NULL)
         return etl__fail_memory(error, size, "merging");
-    int status = open_providers(collectors, count, providers, &opened, error);
+    int status = open_providers(collectors, count, providers, &opened, ahead, error);
     if (status == ETL_OK)
         status = etl__merge_open(merge, &first->memory, providers, opened,
                                  first->rules.order_values, &first->cancel, error);
@@ -58,6 +57,20 @@ int etl__open_merge(struct etl__merge *merge, etl_collector *const *collectors, 
         for (size_t i = 0; i < opened; i++)
             providers[i]->close(providers[i]);
     etl__free(&first->memory, providers, size);
+    return status;
+}
+
+int etl__open_merge(struct etl__merge *merge, etl_collector *const *collectors, size_t count,
+                    struct etl__ahead *ahead) {
+    struct etl__store *first = &collectors[0]->store;
+    size_t sources;
+    ETL__TRY(check_rules(collectors, count, &collectors[0]->error));
+    ETL__TRY(prepare(collectors, count, &sources, &collectors[0]->error));
+    if (ahead != NULL)
+        etl__ahead_open(ahead, &first->memory, first->spiller.wanted != 0 ? sources : 0);
+    int status = open_prepared(merge, collectors, count, sources, ahead);
+    if (status != ETL_OK && ahead != NULL)
+        etl__ahead_close(ahead);
     return status;
 }
 
@@ -108,7 +121,8 @@ static int load_entered(etl_collector *const *collectors, size_t count, etl_load
     etl_collector *first = collectors[0];
     struct etl__store *store = &first->store;
     struct etl__merge merge;
-    ETL__TRY(etl__open_merge(&merge, collectors, count));
+    struct etl__ahead ahead;
+    ETL__TRY(etl__open_merge(&merge, collectors, count, &ahead));
     struct etl__output output;
     etl__output_open(&output, &store->memory, &merge, &store->rules);
     uint64_t pairs = 0, began = etl__os_now_ns();
@@ -116,6 +130,7 @@ static int load_entered(etl_collector *const *collectors, size_t count, etl_load
         pairs += merge.providers[i]->pairs;
     etl__watch_enter(&store->watch, ETL_LOADING, 0, pairs, 0, 0);
     int status = deliver(&output, collectors, count, load, context);
+    etl__ahead_close(&ahead);
     etl__output_close(&output);
     etl__merge_close(&merge);
     atomic_fetch_add(&store->merge_ns, etl__os_now_ns() - began);

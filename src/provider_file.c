@@ -56,6 +56,8 @@ struct file_provider {
     struct cursor cursor;
     const struct etl__run *run;
     struct etl__memory *memory;
+    struct etl__ahead *ahead;
+    struct etl__ahead_reader *reader; /* NULL: nobody checks ahead */
 
     size_t release_step;
     uint64_t released; /* the map's pages before this offset */
@@ -91,14 +93,17 @@ static void cursor_grow(const struct file_provider *file, struct cursor *cursor,
 
 /* ---- Mapped */
 
+/* While nothing was sought, blocks may have been checked ahead; not where one peeks elsewhere. */
 static int join_mapped(struct file_provider *file, struct cursor *cursor, uint64_t blocks,
-                       struct etl__error *error) {
+                       bool peek, struct etl__error *error) {
     for (; blocks != 0; blocks--) {
         const uint8_t *entry;
         uint64_t block = cursor->next_block;
-        ETL__TRY(etl__run_table(file->run, block, 1, NULL, &entry, error));
-        ETL__TRY(
-            etl__run_check_block(file->run, block, file->run->map + block * BLOCK, entry, error));
+        if (peek || file->reader == NULL || !etl__ahead_take(file->ahead, file->reader, block)) {
+            ETL__TRY(etl__run_table(file->run, block, 1, NULL, &entry, error));
+            ETL__TRY(etl__run_check_block(file->run, block, file->run->map + block * BLOCK, entry,
+                                          error));
+        }
         cursor_grow(file, cursor, 1);
     }
     return ETL_OK;
@@ -238,7 +243,7 @@ static int fill(struct file_provider *file, struct half *half, struct cursor *cu
             return ETL_OK;
         uint64_t blocks = (offset + need - 1) / BLOCK - cursor->next_block + 1;
         if (file->run->map != NULL)
-            ETL__TRY(join_mapped(file, cursor, blocks, error));
+            ETL__TRY(join_mapped(file, cursor, blocks, peek, error));
         else
             ETL__TRY(join_read(file, half, cursor, blocks, peek, error));
     }
@@ -321,6 +326,7 @@ static int file_seek(struct etl__provider *provider, const uint8_t *key, size_t 
                      struct etl__error *error) {
     struct file_provider *file = (struct file_provider *)provider;
     struct cursor before = cursor_now(file), cursor;
+    file->reader = NULL;
     int status = seek(file, &cursor, key, size, error);
     if (status != ETL_OK) /* back to where it was, to be read again: the buffers were used */
         cursor = cursor_at(file, cursor_offset(&before));
@@ -461,4 +467,10 @@ int etl__provider_file_open(struct etl__provider **out, const struct etl__run *r
     show(file, &start);
     *out = &file->base;
     return ETL_OK;
+}
+
+void etl__provider_file_check_ahead(struct etl__provider *provider, struct etl__ahead *ahead) {
+    struct file_provider *file = (struct file_provider *)provider;
+    file->ahead = ahead;
+    file->reader = etl__ahead_add(ahead, file->run);
 }

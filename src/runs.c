@@ -130,7 +130,8 @@ size_t etl__runs_width(const struct etl__runs *runs) {
 }
 
 int etl__runs_open_provider(const struct etl__runs *runs, size_t index, size_t together,
-                            struct etl__provider **provider, struct etl__error *error) {
+                            struct etl__ahead *ahead, struct etl__provider **provider,
+                            struct etl__error *error) {
     struct etl__memory *memory = runs->target->memory;
     size_t release = etl__clamp(memory->limit / 4 / together, LEAST_RELEASE, MOST_RELEASE);
     size_t buffer = least_buffer(runs->items[index].run),
@@ -139,8 +140,11 @@ int etl__runs_open_provider(const struct etl__runs *runs, size_t index, size_t t
     size_t wanted = etl__clamp(runs->read_memory / 256, buffer, MOST_BUFFER);
     if (wanted > buffer && wanted <= memory_each)
         buffer = wanted;
-    return etl__provider_file_open(provider, runs->items[index].run, memory, buffer, release,
-                                   error);
+    ETL__TRY(
+        etl__provider_file_open(provider, runs->items[index].run, memory, buffer, release, error));
+    if (ahead != NULL)
+        etl__provider_file_check_ahead(*provider, ahead);
+    return ETL_OK;
 }
 
 /* ---- One pass ---- */
@@ -181,7 +185,7 @@ static int produce(void *context, struct etl__run_writer *writer, struct etl__er
         return etl__fail_memory(error, size, "merging runs");
     int status = ETL_OK;
     while (opened < pass->count && status == ETL_OK) {
-        status = etl__runs_open_provider(runs, pass->first + opened, pass->count,
+        status = etl__runs_open_provider(runs, pass->first + opened, pass->count, NULL,
                                          &providers[opened], error);
         opened += status == ETL_OK;
     }

@@ -2,6 +2,7 @@
 #ifndef LIBETL_RUNS_H
 #define LIBETL_RUNS_H
 
+#include "ahead.h"
 #include "duplicates.h"
 #include "target.h"
 #include "watch.h"
@@ -61,8 +62,9 @@ bool etl__runs_outgrow_reserve(const struct etl__runs *runs);
  * still in memory lie between runs, more may be left. */
 int etl__runs_reduce(struct etl__runs *runs, size_t most, struct etl__error *error);
 
-/* A provider over one of `together` runs that are read at once. */
+/* A provider over one of `together` runs that are read at once; ahead may be NULL. */
 int etl__runs_open_provider(const struct etl__runs *runs, size_t index, size_t together,
-                            struct etl__provider **provider, struct etl__error *error);
+                            struct etl__ahead *ahead, struct etl__provider **provider,
+                            struct etl__error *error);
 
 #endif

@@ -131,7 +131,7 @@ int etl_split(etl_collector *const *collectors, size_t count, size_t parts, etl_
         return ETL_E_INVALID;
     struct etl__merge merge;
     ETL__TRY(etl__enter(collectors, count, true));
-    int status = etl__open_merge(&merge, collectors, count);
+    int status = etl__open_merge(&merge, collectors, count, NULL);
     if (status == ETL_OK) {
         status = split_merge(collectors[0], &merge, parts, keys, key_count);
         etl__merge_close(&merge);

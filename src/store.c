@@ -152,14 +152,14 @@ static const struct etl__region *region_after(const struct etl__store *store, ui
 }
 
 int etl__store_open_providers(struct etl__store *store, struct etl__provider **providers,
-                              size_t *count, struct etl__error *error) {
+                              size_t *count, struct etl__ahead *ahead, struct etl__error *error) {
     const struct etl__runs *runs = &store->runs;
     const struct etl__region *region = region_after(store, 0);
     size_t run = 0;
     while (run < runs->count || region != NULL) {
         struct etl__provider **out = &providers[*count];
         if (region == NULL || (run < runs->count && runs->items[run].first < region->sequence)) {
-            ETL__TRY(etl__runs_open_provider(runs, run++, runs->count, out, error));
+            ETL__TRY(etl__runs_open_provider(runs, run++, runs->count, ahead, out, error));
         } else {
             ETL__TRY(etl__provider_memory_open(out, &region->buffer, &store->memory, error));
             region = region_after(store, region->sequence + 1);

@@ -1,8 +1,8 @@
 /* os.h: every system call that the library makes, as a handful of functions.
  *
  * All return 0 or an errno value (never -1 with errno), restart after EINTR, and complete short
- * reads and writes, so that nothing above this line knows about either. os_posix.c is the only
- * file that includes a system header for them. */
+ * reads and writes, so that nothing above this line knows about either. os_posix.c and
+ * os_posix_named.c are the only files that include a system header for them. */
 #ifndef LIBETL_OS_H
 #define LIBETL_OS_H
 
@@ -41,6 +41,37 @@ int etl__os_allocate(int descriptor, uint64_t offset, uint64_t size);
 
 int etl__os_truncate(int descriptor, uint64_t size);
 int etl__os_file_size(int descriptor, uint64_t *size);
+
+/* ---- Files with a name (os_posix_named.c). Paths should be absolute: another thread may change
+ * the working directory between two calls. */
+
+enum { ETL__OS_PATH = 4096 }; /* bytes of a path, its end included */
+
+/* May a new file take this name? 0: nothing is there, or a regular file or a symbolic link, which
+ * it replaces; EISDIR; EINVAL: what is there is no file of bytes. */
+int etl__os_check_replaceable(const char *path);
+
+/* A draft: a new file in the directory of `path`, 0600 whatever the umask, open for reading and
+ * writing, whose name is random, or "" while it has none. Then, in this order: etl__os_sync;
+ * etl__os_draft_link gives it a name if it has none; etl__os_rename(name, path) puts it in the
+ * place of what is there; etl__os_directory_sync. Before the rename etl__os_unlink(name) drops
+ * what has a name. */
+int etl__os_draft_open(const char *path, char name[ETL__OS_PATH], int *descriptor);
+int etl__os_draft_link(int descriptor, const char *path, char name[ETL__OS_PATH]);
+
+int etl__os_rename(const char *from, const char *to);
+int etl__os_unlink(const char *path);
+
+/* All that was written is on the disk, and stays there without power. */
+int etl__os_sync(int descriptor);
+
+/* The same for names: open the directory that `path` is in, while failing is still cheap; sync it
+ * after a name was made, moved or removed. Where the file system syncs no directories: 0. */
+int etl__os_directory_open(const char *path, int *descriptor);
+int etl__os_directory_sync(int descriptor);
+
+/* Open what is there for reading, if it is a file of bytes: else EISDIR or EINVAL. Never waits. */
+int etl__os_open_regular(const char *path, int *descriptor);
 
 /* ---- Memory. */
 

@@ -5,21 +5,29 @@
  * them. Then the file is mapped and its descriptor closed, so that the number of runs is not
  * bounded by descriptors; where the system refuses the mapping (address space, number of mappings)
  * the descriptor stays and the run is read. A file that is shorter than it was is ETL_E_CORRUPT
- * when it is read; behind a mapping it would be SIGBUS, which is why reading can be asked for.
+ * when it is read; behind a mapping it would be SIGBUS, which is why reading can be asked for, and
+ * why files with a name are only mapped when that is.
  *
- * Memory: the struct. */
+ * Memory: the struct, and the path of a file that has one. */
 #include "run.h"
 #include "crc32c.h"
 #include <assert.h>
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { PIECE = 4096, PIECE_ENTRIES = PIECE / ETL__RUN_TABLE_ENTRY };
 
 int etl__run_corrupt(const struct etl__run *run, uint64_t offset, const char *what,
                      struct etl__error *error) {
+    unsigned long long at = offset, of = run->file_size;
+    if (run->path != NULL)
+        return etl__fail(error, ETL_E_CORRUPT,
+                         "the run file %s is damaged: %s at offset %llu of %llu: save it anew or "
+                         "take another copy",
+                         run->path, what, at, of);
     return etl__fail(error, ETL_E_CORRUPT, "a run in %s is damaged: %s at offset %llu of %llu",
-                     run->directory, what, (unsigned long long)offset,
-                     (unsigned long long)run->file_size);
+                     run->place, what, at, of);
 }
 
 int etl__run_read(const struct etl__run *run, uint64_t offset, void *data, size_t size,
@@ -30,7 +38,7 @@ int etl__run_read(const struct etl__run *run, uint64_t offset, void *data, size_
         char operation[96];
         snprintf(operation, sizeof operation, "read %zu bytes at %llu of a run in", size,
                  (unsigned long long)offset);
-        return etl__fail_os(error, os_error, operation, run->directory);
+        return etl__fail_os(error, os_error, operation, run->place);
     }
     if (done != size)
         return etl__run_corrupt(run, offset + done, "the file ends", error);
@@ -105,10 +113,17 @@ static int check_ends(struct etl__run *run, struct etl__error *error) {
     const char *reason;
     int os_error = etl__os_file_size(run->descriptor, &run->file_size);
     if (os_error != 0)
-        return etl__fail_os(error, os_error, "ask for the size of a run in", run->directory);
+        return etl__fail_os(error, os_error, "ask for the size of a run in", run->place);
     if (run->file_size < ETL__RUN_HEADER_SIZE + ETL__RUN_FOOTER_SIZE)
         return etl__run_corrupt(run, run->file_size, "the file ends", error);
     ETL__TRY(etl__run_read(run, 0, header, sizeof header, error));
+    uint32_t version;
+    if (run->path != NULL && etl__run_header_is_newer(header, &version))
+        return etl__fail(
+            error, ETL_E_INVALID,
+            "the run file %s has version %u of the format, and this libetl (%s) reads "
+            "version %u: take a newer libetl",
+            run->place, (unsigned)version, etl_version(), ETL__RUN_VERSION);
     if (!etl__run_header_decode(header, &reason))
         return etl__run_corrupt(run, 0, reason, error);
     uint64_t at = run->file_size - ETL__RUN_FOOTER_SIZE;
@@ -118,8 +133,9 @@ static int check_ends(struct etl__run *run, struct etl__error *error) {
     return check_table(run, error);
 }
 
-int etl__run_open(struct etl__run **out, struct etl__memory *memory, int descriptor,
-                  etl_access access, const char *directory, struct etl__error *error) {
+/* A run of this descriptor, which it takes over in any case. */
+static int begin_run(struct etl__run **out, struct etl__memory *memory, int descriptor,
+                     const char *place, struct etl__error *error) {
     *out = NULL;
     struct etl__run *run = etl__alloc_zeroed(memory, sizeof *run);
     if (run == NULL) {
@@ -127,26 +143,75 @@ int etl__run_open(struct etl__run **out, struct etl__memory *memory, int descrip
         return etl__fail_memory(error, sizeof *run, "a run");
     }
     run->descriptor = descriptor;
-    run->directory = directory;
-    int status = check_ends(run, error);
-    if (status != ETL_OK) {
-        etl__run_close(run, memory);
-        return status;
-    }
-    if (access == ETL_ACCESS_MMAP && run->file_size <= PTRDIFF_MAX &&
-        etl__os_map_file(descriptor, (size_t)run->file_size, &run->map) == 0) {
-        run->descriptor = -1;
-        int os_error = etl__os_close(descriptor);
-        if (os_error != 0) { /* of a write that was only now carried out */
-            etl__run_close(run, memory);
-            return etl__fail_os(error, os_error, "close a run in", directory);
-        }
-    } else {
-        run->map = NULL;
-        etl__os_read_ahead(descriptor, 0, 0);
-    }
+    run->place = place;
     *out = run;
     return ETL_OK;
+}
+
+/* Map it and close the descriptor; where mapping is refused it stays open. */
+static int map_run(struct etl__run *run, struct etl__error *error) {
+    if (run->file_size > PTRDIFF_MAX ||
+        etl__os_map_file(run->descriptor, (size_t)run->file_size, &run->map) != 0) {
+        run->map = NULL;
+        return ETL_OK;
+    }
+    int descriptor = run->descriptor;
+    run->descriptor = -1;
+    int os_error = etl__os_close(descriptor);
+    if (os_error != 0) /* of a write that was only now carried out */
+        return etl__fail_os(error, os_error, "close a run in", run->place);
+    return ETL_OK;
+}
+
+/* On failure the run is closed. */
+static int check_and_map(struct etl__run **out, struct etl__memory *memory, bool map,
+                         struct etl__error *error) {
+    struct etl__run *run = *out;
+    int status = check_ends(run, error);
+    if (status == ETL_OK && map)
+        status = map_run(run, error);
+    if (status != ETL_OK) {
+        etl__run_close(run, memory);
+        *out = NULL;
+    } else if (run->map == NULL) {
+        etl__os_read_ahead(run->descriptor, 0, 0);
+    }
+    return status;
+}
+
+int etl__run_open(struct etl__run **out, struct etl__memory *memory, int descriptor,
+                  etl_access access, const char *directory, struct etl__error *error) {
+    ETL__TRY(begin_run(out, memory, descriptor, directory, error));
+    return check_and_map(out, memory, access != ETL_ACCESS_READ, error);
+}
+
+static int open_named(const char *path, int *descriptor, struct etl__error *error) {
+    int os_error = etl__os_open_regular(path, descriptor);
+    if (os_error == EISDIR || os_error == EINVAL)
+        return etl__fail(error, ETL_E_INVALID, "attach %s: it is %s, not a run file", path,
+                         os_error == EISDIR ? "a directory" : "not a regular file");
+    return os_error == 0 ? ETL_OK : etl__fail_os(error, os_error, "attach a run: open", path);
+}
+
+int etl__run_open_named(struct etl__run **out, struct etl__memory *memory, const char *path,
+                        bool map, struct etl__error *error) {
+    int descriptor;
+    *out = NULL;
+    ETL__TRY(open_named(path, &descriptor, error));
+    size_t size = strlen(path) + 1;
+    char *copy = etl__alloc(memory, size);
+    if (copy == NULL) {
+        etl__os_close(descriptor);
+        return etl__fail_memory(error, size, "the path of a run");
+    }
+    memcpy(copy, path, size);
+    int status = begin_run(out, memory, descriptor, copy, error);
+    if (status != ETL_OK) {
+        etl__free(memory, copy, size);
+        return status;
+    }
+    (*out)->path = copy;
+    return check_and_map(out, memory, map, error);
 }
 
 void etl__run_close(struct etl__run *run, struct etl__memory *memory) {
@@ -154,6 +219,8 @@ void etl__run_close(struct etl__run *run, struct etl__memory *memory) {
         return;
     const uint8_t *map = run->map;
     size_t size = (size_t)run->file_size;
+    if (run->path != NULL)
+        etl__free(memory, run->path, strlen(run->path) + 1);
     if (run->descriptor >= 0)
         etl__os_close(run->descriptor);
     if (map != NULL && etl__os_unmap_file(map, size) != 0)

@@ -1,5 +1,5 @@
-/* run.h: a finished run file: made by a run writer, read by file providers, closed when its last
- * pair is consumed.
+/* run.h: a finished run file: made by a run writer or named by the caller, read by file providers,
+ * closed when its last pair is consumed.
  *
  * A run is immutable, and may be read by any number of providers at once, from any thread. Mapped
  * runs hold no descriptor; where mapping is refused, or reads were asked for, the descriptor stays
@@ -18,7 +18,8 @@ struct etl__run {
     int descriptor;     /* -1 when mapped */
     uint64_t file_size;
     struct etl__run_footer footer;
-    const char *directory; /* for messages; outlives the run */
+    const char *place; /* for messages: the directory, which outlives the run; or the path */
+    char *path;        /* of a file that the caller named, owned; NULL: it has no name */
 };
 
 /* Take over a descriptor (closed on failure too) of a finished run file, check header and footer,
@@ -26,7 +27,13 @@ struct etl__run {
 int etl__run_open(struct etl__run **out, struct etl__memory *memory, int descriptor,
                   etl_access access, const char *directory, struct etl__error *error);
 
-/* Unmap or close, and free; NULL is allowed. */
+/* Open a run file that has a name, and check header, footer and table. It may shrink under us, so
+ * it is mapped only when that is asked for. ETL_E_INVALID: not a file of bytes, or of a newer
+ * version. */
+int etl__run_open_named(struct etl__run **out, struct etl__memory *memory, const char *path,
+                        bool map, struct etl__error *error);
+
+/* Unmap or close, and free; NULL is allowed. A file with a name stays. */
 void etl__run_close(struct etl__run *run, struct etl__memory *memory);
 
 /* Bytes of a block: ETL__RUN_BLOCK, or what the last one has. */

@@ -23,7 +23,7 @@ enum {
     FOOTER_FIRST_RECORD = 48,
     FOOTER_LAST_RECORD = 56,
     FOOTER_TABLE_CRC = 64,
-    FOOTER_GAP = 68,
+    FOOTER_FLAGS = 68,
     FOOTER_RECORD_MOST = 72,
     FOOTER_RESERVED = 80,
     FOOTER_CRC = ETL__RUN_FOOTER_SIZE - 4,
@@ -63,6 +63,14 @@ bool etl__run_header_decode(const uint8_t header[ETL__RUN_HEADER_SIZE], const ch
     return true;
 }
 
+/* Magic, version and the checksum of 64 bytes stay where they are in every version. */
+bool etl__run_header_is_newer(const uint8_t header[ETL__RUN_HEADER_SIZE], uint32_t *version) {
+    *version = etl__get_u32(header + HEADER_VERSION);
+    return memcmp(header, header_magic, sizeof header_magic) == 0 &&
+           etl__get_u32(header + HEADER_CRC) == etl__crc32c(0, header, HEADER_CRC) &&
+           *version > ETL__RUN_VERSION;
+}
+
 void etl__run_footer_encode(uint8_t bytes[ETL__RUN_FOOTER_SIZE],
                             const struct etl__run_footer *footer) {
     memset(bytes, 0, ETL__RUN_FOOTER_SIZE);
@@ -75,6 +83,7 @@ void etl__run_footer_encode(uint8_t bytes[ETL__RUN_FOOTER_SIZE],
     etl__put_u64(bytes + FOOTER_FIRST_RECORD, footer->first_record);
     etl__put_u64(bytes + FOOTER_LAST_RECORD, footer->last_record);
     etl__put_u32(bytes + FOOTER_TABLE_CRC, footer->table_crc);
+    etl__put_u32(bytes + FOOTER_FLAGS, footer->flags);
     etl__put_u64(bytes + FOOTER_RECORD_MOST, footer->record_most);
     etl__put_u32(bytes + FOOTER_CRC, etl__crc32c(0, bytes, FOOTER_CRC));
 }
@@ -118,7 +127,8 @@ bool etl__run_footer_decode(const uint8_t bytes[ETL__RUN_FOOTER_SIZE], uint64_t 
         return fail(reason, "no footer");
     if (etl__get_u32(bytes + FOOTER_CRC) != etl__crc32c(0, bytes, FOOTER_CRC))
         return fail(reason, "footer checksum");
-    if (!all_zero(bytes + FOOTER_GAP, bytes + FOOTER_RECORD_MOST) ||
+    footer->flags = etl__get_u32(bytes + FOOTER_FLAGS);
+    if ((footer->flags & ~ETL__RUN_VALUES_ASCEND) != 0 ||
         !all_zero(bytes + FOOTER_RESERVED, bytes + FOOTER_CRC))
         return fail(reason, "unknown footer field");
     footer->data_end = etl__get_u64(bytes + FOOTER_DATA_END);

@@ -26,6 +26,9 @@ enum {
 
 #define ETL__NO_RECORD 0xFFFFFFFFu
 
+/* The values of equal keys ascend bytewise, nil first: the order that order_values wants. */
+#define ETL__RUN_VALUES_ASCEND 1u
+
 struct etl__run_footer {
     uint64_t data_end; /* the first byte behind the records; the table follows */
     uint64_t blocks;   /* (data_end + ETL__RUN_BLOCK - 1) / ETL__RUN_BLOCK */
@@ -37,6 +40,7 @@ struct etl__run_footer {
     uint64_t last_record;  /* file offset of the last record, whose key is the run's last */
     uint64_t record_most;  /* no record is larger: what a reader's buffer should hold */
     uint32_t table_crc;    /* CRC-32C of the table */
+    uint32_t flags;        /* ETL__RUN_VALUES_ASCEND or 0 */
 };
 
 static inline void etl__put_u32(uint8_t *at, uint32_t value) {
@@ -59,9 +63,10 @@ static inline uint64_t etl__get_u64(const uint8_t *at) {
 
 /* Encode; decode and check magic, version, block size, checksums and the sums that the fields must
  * obey in a file of file_size bytes. On failure decode gives false and a few words of why in
- * *reason. */
+ * *reason. A file that etl__run_header_is_newer is not damaged. */
 void etl__run_header_encode(uint8_t header[ETL__RUN_HEADER_SIZE]);
 bool etl__run_header_decode(const uint8_t header[ETL__RUN_HEADER_SIZE], const char **reason);
+bool etl__run_header_is_newer(const uint8_t header[ETL__RUN_HEADER_SIZE], uint32_t *version);
 void etl__run_footer_encode(uint8_t bytes[ETL__RUN_FOOTER_SIZE],
                             const struct etl__run_footer *footer);
 bool etl__run_footer_decode(const uint8_t bytes[ETL__RUN_FOOTER_SIZE], uint64_t file_size,

@@ -56,12 +56,15 @@ struct etl__run_writer {
     uint32_t table_crc;   /* of what is in the file */
 
     int descriptor; /* -1: no run is begun */
-    const char *directory;
-    uint64_t extent;  /* the file is at most this long */
-    uint64_t charged; /* of disk->used */
+    bool borrowed;  /* the descriptor */
+    uint32_t flags;
+    const char *place; /* for messages: directory or path */
+    uint64_t extent;   /* the file is at most this long */
+    uint64_t charged;  /* of disk->used */
     uint64_t written;
     struct etl__memory *memory;
-    struct etl__disk *disk;
+    struct etl__disk *disk; /* of this run: own_disk, but for a file of the caller's */
+    struct etl__disk *own_disk;
     const atomic_int *cancel;
     uint8_t piece[PIECE + ETL__RUN_FOOTER_SIZE];
     uint8_t moving[PIECE];
@@ -78,7 +81,7 @@ static int charge(struct etl__run_writer *writer, uint64_t bytes, struct etl__er
             return etl__fail(error, ETL_E_NOSPACE,
                              "write a run in %s: disk_limit is %llu bytes, %llu are used and "
                              "%llu more are needed",
-                             writer->directory, (unsigned long long)disk->limit,
+                             writer->place, (unsigned long long)disk->limit,
                              (unsigned long long)used, (unsigned long long)bytes);
     } while (!atomic_compare_exchange_weak_explicit(&disk->used, &used, used + bytes,
                                                     memory_order_relaxed, memory_order_relaxed));
@@ -102,7 +105,7 @@ static int write_at(struct etl__run_writer *writer, const uint8_t *data, size_t 
         char operation[96];
         snprintf(operation, sizeof operation, "write %zu bytes at %llu of a run in", size,
                  (unsigned long long)offset);
-        return etl__fail_os(error, os_error, operation, writer->directory);
+        return etl__fail_os(error, os_error, operation, writer->place);
     }
     writer->written += size;
     if (offset + size > writer->extent)
@@ -121,11 +124,11 @@ static int table_move(struct etl__run_writer *writer, uint64_t to, uint8_t *thro
         int os_error =
             etl__os_read(writer->descriptor, through, size, writer->table_at + done, &got);
         if (os_error != 0)
-            return etl__fail_os(error, os_error, "read the table of a run in", writer->directory);
+            return etl__fail_os(error, os_error, "read the table of a run in", writer->place);
         if (got != size)
-            return etl__fail(
-                error, ETL_E_CORRUPT, "a run in %s ends at offset %llu while it is being written",
-                writer->directory, (unsigned long long)(writer->table_at + done + got));
+            return etl__fail(error, ETL_E_CORRUPT,
+                             "a run in %s ends at offset %llu while it is being written",
+                             writer->place, (unsigned long long)(writer->table_at + done + got));
         ETL__TRY(write_at(writer, through, size, to + done, error));
     }
     writer->table_at = to;
@@ -165,7 +168,7 @@ static int write_data(struct etl__run_writer *writer, const uint8_t *data, size_
                       struct etl__error *error) {
     if (writer->cancel != NULL && atomic_load_explicit(writer->cancel, memory_order_relaxed) != 0)
         return etl__fail(error, ETL_E_CANCELLED, "cancelled while writing a run in %s",
-                         writer->directory);
+                         writer->place);
     ETL__TRY(charge(writer, size, error));
     ETL__TRY(table_make_room(writer, writer->base + size, error));
     ETL__TRY(write_at(writer, data, size, writer->base, error));
@@ -243,7 +246,7 @@ static ETL__NOINLINE int out_of_order(const struct etl__run_writer *writer,
     return etl__fail(error, ETL_E_CORRUPT,
                      "pair %llu of a run in %s is below the one before it: its source is out of "
                      "order",
-                     (unsigned long long)writer->pairs, writer->directory);
+                     (unsigned long long)writer->pairs, writer->place);
 }
 
 /* A record with a longer head, or one that does not fit its block. */
@@ -318,7 +321,7 @@ int etl__run_writer_create(struct etl__run_writer **out, struct etl__memory *mem
     writer->buffer_size = buffer_size;
     writer->descriptor = -1;
     writer->memory = memory;
-    writer->disk = disk;
+    writer->disk = writer->own_disk = disk;
     writer->cancel = cancel;
     *out = writer;
     return ETL_OK;
@@ -343,18 +346,15 @@ static void reserve(struct etl__run_writer *writer) {
         (void)etl__os_allocate(writer->descriptor, 0, size);
 }
 
-int etl__run_writer_open(struct etl__run_writer *writer, const char *directory, const char *label,
-                         uint64_t expected, struct etl__error *error) {
-    assert(writer->descriptor < 0 && writer->charged == 0);
-    if (expected > (uint64_t)INT64_MAX / 2)
-        return etl__fail(error, ETL_E_NOSPACE, "reserve %llu bytes for a run in %s",
-                         (unsigned long long)expected, directory);
-    int os_error = etl__os_temp_open(directory, label, &writer->descriptor);
-    if (os_error != 0) {
-        writer->descriptor = -1;
-        return etl__fail_os(error, os_error, "make a temporary file in", directory);
-    }
-    writer->directory = directory;
+static int check_expected(uint64_t expected, const char *place, struct etl__error *error) {
+    return expected <= (uint64_t)INT64_MAX / 2
+               ? ETL_OK
+               : etl__fail(error, ETL_E_NOSPACE, "reserve %llu bytes for a run in %s",
+                           (unsigned long long)expected, place);
+}
+
+/* The descriptor, the place and the disk are set. */
+static void begin(struct etl__run_writer *writer, uint64_t expected) {
     writer->table_at = ETL__RUN_HEADER_SIZE + expected;
     reserve(writer);
     etl__run_header_encode(writer->buffer);
@@ -368,7 +368,40 @@ int etl__run_writer_open(struct etl__run_writer *writer, const char *directory, 
     writer->table_bytes = 0;
     writer->piece_bytes = 0;
     writer->table_crc = 0;
+    writer->flags = 0;
+}
+
+int etl__run_writer_open(struct etl__run_writer *writer, const char *directory, const char *label,
+                         uint64_t expected, struct etl__error *error) {
+    assert(writer->descriptor < 0 && writer->charged == 0);
+    ETL__TRY(check_expected(expected, directory, error));
+    int os_error = etl__os_temp_open(directory, label, &writer->descriptor);
+    if (os_error != 0) {
+        writer->descriptor = -1;
+        return etl__fail_os(error, os_error, "make a temporary file in", directory);
+    }
+    writer->borrowed = false;
+    writer->disk = writer->own_disk;
+    writer->place = directory;
+    begin(writer, expected);
     return ETL_OK;
+}
+
+int etl__run_writer_open_file(struct etl__run_writer *writer, int descriptor, const char *path,
+                              struct etl__disk *disk, uint64_t expected,
+                              struct etl__error *error) {
+    assert(writer->descriptor < 0 && writer->charged == 0);
+    ETL__TRY(check_expected(expected, path, error));
+    writer->descriptor = descriptor;
+    writer->borrowed = true;
+    writer->disk = disk;
+    writer->place = path;
+    begin(writer, expected);
+    return ETL_OK;
+}
+
+void etl__run_writer_values_ascend(struct etl__run_writer *writer) {
+    writer->flags = ETL__RUN_VALUES_ASCEND;
 }
 
 /* File offset of the last record. The common path of append does not note it (it is bound by the
@@ -416,7 +449,8 @@ static int finish_file(struct etl__run_writer *writer, uint64_t last_record,
         .first_record = ETL__RUN_HEADER_SIZE,
         .last_record = writer->pairs != 0 ? last_record : data_end,
         .record_most = writer->pairs != 0 ? writer->record_most : 0,
-        .table_crc = etl__crc32c(writer->table_crc, writer->piece, writer->piece_bytes)};
+        .table_crc = etl__crc32c(writer->table_crc, writer->piece, writer->piece_bytes),
+        .flags = writer->flags};
     etl__run_footer_encode(writer->piece + writer->piece_bytes, &footer);
     size_t rest = writer->piece_bytes + ETL__RUN_FOOTER_SIZE;
     uint64_t rest_at = data_end + writer->table_bytes;
@@ -425,23 +459,26 @@ static int finish_file(struct etl__run_writer *writer, uint64_t last_record,
     if (writer->extent > rest_at + rest) {
         int os_error = etl__os_truncate(writer->descriptor, rest_at + rest);
         if (os_error != 0)
-            return etl__fail_os(error, os_error, "cut to its length a run in", writer->directory);
+            return etl__fail_os(error, os_error, "cut to its length a run in", writer->place);
     }
     return ETL_OK;
 }
 
+static int finish(struct etl__run_writer *writer, struct etl__error *error) {
+    uint64_t last_record;
+    ETL__TRY(finish_data(writer, &last_record, error));
+    return finish_file(writer, last_record, error);
+}
+
 int etl__run_writer_close(struct etl__run_writer *writer, etl_access access, struct etl__run **run,
                           struct etl__error *error) {
-    assert(writer->descriptor >= 0);
+    assert(writer->descriptor >= 0 && !writer->borrowed);
     *run = NULL;
-    uint64_t last_record;
-    int status = finish_data(writer, &last_record, error);
-    if (status == ETL_OK)
-        status = finish_file(writer, last_record, error);
+    int status = finish(writer, error);
     if (status == ETL_OK) {
         int descriptor = writer->descriptor;
         writer->descriptor = -1; /* passes to the run, also on failure */
-        status = etl__run_open(run, writer->memory, descriptor, access, writer->directory, error);
+        status = etl__run_open(run, writer->memory, descriptor, access, writer->place, error);
     }
     if (status == ETL_OK)
         writer->charged = 0; /* the caller's now */
@@ -450,12 +487,26 @@ int etl__run_writer_close(struct etl__run_writer *writer, etl_access access, str
     return status;
 }
 
+int etl__run_writer_finish(struct etl__run_writer *writer, struct etl__error *error) {
+    assert(writer->descriptor >= 0 && writer->borrowed);
+    int status = finish(writer, error);
+    if (status != ETL_OK) {
+        etl__run_writer_abandon(writer);
+        return status;
+    }
+    writer->descriptor = -1;
+    writer->charged = 0;
+    writer->disk = writer->own_disk;
+    return ETL_OK;
+}
+
 void etl__run_writer_abandon(struct etl__run_writer *writer) {
-    if (writer->descriptor >= 0)
+    if (writer->descriptor >= 0 && !writer->borrowed)
         etl__os_close(writer->descriptor);
     writer->descriptor = -1;
     etl__disk_give(writer->disk, writer->charged);
     writer->charged = 0;
+    writer->disk = writer->own_disk;
 }
 
 uint64_t etl__run_writer_written(const struct etl__run_writer *writer) {

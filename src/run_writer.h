@@ -28,6 +28,11 @@ void etl__run_writer_destroy(struct etl__run_writer *writer);
 int etl__run_writer_open(struct etl__run_writer *writer, const char *directory, const char *label,
                          uint64_t expected, struct etl__error *error);
 
+/* Begin a run in a file of the caller's, empty and open for reading and writing, which counts in
+ * `disk`; it stays the caller's to close. path is for messages. etl__run_writer_finish ends it. */
+int etl__run_writer_open_file(struct etl__run_writer *writer, int descriptor, const char *path,
+                              struct etl__disk *disk, uint64_t expected, struct etl__error *error);
+
 /* The pair, whose key must not be below the one before (ETL_E_CORRUPT): it is copied.
  * ETL_E_NOSPACE, ETL_E_IO, ETL_E_CANCELLED: the run must be abandoned. */
 int etl__run_writer_append(struct etl__run_writer *writer, const struct etl__pair *pair,
@@ -37,6 +42,12 @@ int etl__run_writer_append(struct etl__run_writer *writer, const struct etl__pai
  * etl__disk_give(disk, run->file_size)). On failure the run is abandoned. */
 int etl__run_writer_close(struct etl__run_writer *writer, etl_access access, struct etl__run **run,
                           struct etl__error *error);
+
+/* Before the end: values of equal keys ascend in this run, or every key is another one. */
+void etl__run_writer_values_ascend(struct etl__run_writer *writer);
+
+/* Table and footer, of a run in a file of the caller's. On failure the run is abandoned. */
+int etl__run_writer_finish(struct etl__run_writer *writer, struct etl__error *error);
 
 /* Drop the run that was begun, if any, and give its disk back. */
 void etl__run_writer_abandon(struct etl__run_writer *writer);

@@ -112,7 +112,7 @@ int etl__target_write(struct etl__target *target, struct etl__run_writer *writer
 }
 
 void etl__target_drop(struct etl__target *target, struct etl__run *run) {
-    uint64_t size = run->file_size;
+    uint64_t size = run->path == NULL ? run->file_size : 0; /* the caller's disk */
     etl__run_close(run, target->memory);
     etl__disk_give(&target->disk, size);
 }

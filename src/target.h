@@ -37,7 +37,7 @@ int etl__target_write(struct etl__target *target, struct etl__run_writer *writer
                       uint64_t expected, etl__produce_fn *produce, void *context,
                       struct etl__run **run, struct etl__error *error);
 
-/* Close a run and give its disk back. */
+/* Close a run and give its disk back; that of a file which the caller named is its own. */
 void etl__target_drop(struct etl__target *target, struct etl__run *run);
 
 #endif

@@ -73,7 +73,7 @@ static bool may_open(struct reference *reference, const uint8_t *file, size_t si
     return memcmp(file, "\x89\x45TLRUN\n", 8) == 0 && etl__get_u32(file + 8) == 1 &&
            etl__get_u32(file + 12) == BLOCK && is_zero(file + 16, file + 60) &&
            etl__get_u32(file + 60) == etl__crc32c_portable(0, file, 60) &&
-           memcmp(end, "\x89\x45TLEND\n", 8) == 0 && is_zero(end + 68, end + 72) &&
+           memcmp(end, "\x89\x45TLEND\n", 8) == 0 && end[68] <= 1 && is_zero(end + 69, end + 72) &&
            is_zero(end + 80, end + 124) &&
            etl__get_u32(end + 124) == etl__crc32c_portable(0, end, 124) &&
            has_sizes(footer->data_end, size) && footer->blocks == blocks_of(footer->data_end) &&

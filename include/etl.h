@@ -9,6 +9,7 @@
  *
  *     etl_collector_create -> etl_collect* -> etl_load
  *                                           | etl_iter_open, etl_iter_next*, etl_iter_close
+ *                                           | etl_save, which another etl_attach_run takes in
  *                          -> etl_reset (or go on collecting) -> etl_collector_destroy
  *
  * Order    Keys ascend bytewise (memcmp, then the shorter first). Equal keys come in the order in
@@ -61,7 +62,8 @@ enum {
                              collector */
     ETL_E_NOMEM = -20003, /* the system or the allocator gave no memory */
     ETL_E_IO = -20004,    /* a system call failed; the message says which, on what, and why */
-    ETL_E_NOSPACE = -20005,   /* every temporary directory is full, or disk_limit is reached */
+    ETL_E_NOSPACE = -20005,   /* every temporary directory is full, or disk_limit is reached; or
+                                 there is no room for a saved run */
     ETL_E_CORRUPT = -20006,   /* a run, or an encoded key, is not what was written */
     ETL_E_TOO_LARGE = -20007, /* a key or a value is above ETL_SIZE_MAX, or the caller's room */
     ETL_E_DUPLICATE = -20008, /* ETL_REJECT met a second pair with one key */
@@ -187,6 +189,49 @@ LIBETL_API int etl_load(etl_collector *collector, etl_load_fn *load, void *conte
 LIBETL_API int etl_load_many(etl_collector *const *collectors, size_t count, etl_load_fn *load,
                              void *context);
 
+/* Write every pair that etl_load would deliver, in the same order and with the duplicate rules
+ * applied, to one run file at path, for etl_attach_run. Consumes nothing, as iterators do: what is
+ * collected stays, more may be collected and saved again; who is done calls etl_reset. May be
+ * called while iterators are open. Without pairs it writes a file of none.
+ *
+ * At every moment, and after a crash at any moment, path is what it was before or the whole new
+ * file: that is written beside it (its directory needs the room, and the right to make files),
+ * synced, and then takes the name, in place of a file or a symbolic link of that name. It can be
+ * read and written by its owner alone (0600), is the same on every machine, and its layout is
+ * published (docs/RUN_FORMAT.md). It takes none of disk_limit. A killed process leaves nothing
+ * else behind, or where the file system has no files without a name, "etl-...tmp".
+ *
+ * Returns ETL_OK: the file is on the disk. Or an error after which path is what it was, nothing
+ * else is left, and the collector is as before, so that saving again may succeed:
+ *   ETL_E_INVALID    path is NULL, empty, a directory, or no regular file (such as a device)
+ *   ETL_E_STATE      called from a callback of this collector
+ *   ETL_E_NOSPACE    no room for the file; or as etl_load
+ *   ETL_E_IO         a system call failed. Only where the message says that the file is in its
+ *                    place (its directory could not be synced) it is
+ *   other            as etl_load */
+LIBETL_API int etl_save(etl_collector *collector, const char *path);
+
+/* Add the pairs of a run file that etl_save wrote, as if they were collected now, in the file's
+ * order: equal keys that were collected or attached before come first, later ones behind. Nothing
+ * is copied: the file is read where it is when pairs are wanted, in blocks that are checked then.
+ * It must not be changed until the collector is loaded, reset or destroyed; it may be unlinked, or
+ * replaced as etl_save does it. libetl never changes or removes it, and lets go of it with the
+ * last of its pairs. It takes none of disk_limit, and a descriptor (see etl_access). One file may
+ * be attached to several collectors, and several times.
+ *
+ * With order_values, a file whose values are in another order (saved without order_values, and
+ * with keys that come twice) is copied to temporary runs with the values put in order, which may
+ * take as much disk.
+ *
+ * Returns ETL_OK, or an error after which the collector is as it was before:
+ *   ETL_E_INVALID  path is NULL, empty, or no regular file; or the file is of a newer version of
+ *                  the format than this library reads
+ *   ETL_E_CORRUPT  it is no run, or not a whole one; a damaged block is told when it is read, by
+ *                  etl_load or an iterator, after which only etl_reset helps
+ *   ETL_E_IO       it is missing or may not be read: the message says why
+ *   other          as etl_collect */
+LIBETL_API int etl_attach_run(etl_collector *collector, const char *path);
+
 /* Drop all pairs and give the disk back; keep the memory for the next round. Undoes a cancel.
  * Errors: ETL_E_STATE (an iterator is open, or called from a callback of this collector). */
 LIBETL_API int etl_reset(etl_collector *collector);
@@ -209,7 +254,7 @@ typedef struct etl_range {
 
 /* Open an iterator over a collector's pairs in order; range may be NULL: all of them. Iterators
  * never consume. Several may be open at once, each advanced by a thread of its own. While one is
- * open, collect, reserve, flush, load and reset give ETL_E_STATE.
+ * open, collect, reserve, flush, attach, load and reset give ETL_E_STATE.
  *
  * Returns ETL_OK and the iterator in *out, to be given to etl_iter_close; or, with *out == NULL,
  * an error as etl_load (it may sort, spill and merge). */
@@ -250,10 +295,13 @@ typedef enum etl_duplicates {
 /* How finished runs are read. */
 typedef enum etl_access {
     ETL_ACCESS_MMAP = 0, /* mapped: slices point into the file's pages. Falls back to reads where
-                            mapping is refused */
-    ETL_ACCESS_READ /* read into buffers: a file that shrinks under us is ETL_E_CORRUPT, where a
-                       mapping would raise SIGBUS; for network file systems. Keeps a descriptor a
-                       run, and so merges early */
+                            mapping is refused. Attached runs are read: a file that has a name can
+                            shrink under a mapping, which would raise SIGBUS */
+    ETL_ACCESS_READ, /* read into buffers: a file that shrinks under us is ETL_E_CORRUPT, where a
+                        mapping would raise SIGBUS; for network file systems. Keeps a descriptor a
+                        run, and so merges early */
+    ETL_ACCESS_MMAP_ALL /* attached runs are mapped too: the caller promises that nobody truncates
+                           or overwrites them while they are attached */
 } etl_access;
 
 /* Bytes that grow, owned by the library: where a reduce callback puts its result. */
@@ -307,7 +355,8 @@ struct etl_options {
     const char *const *temp_dirs; /* NULL-terminated; the next is used when one is full.
                                      Default $TMPDIR if that is set and not empty, else
                                      /var/tmp, else /tmp */
-    uint64_t disk_limit; /* bytes of live runs; exact to one write buffer. Default 0: no limit */
+    uint64_t disk_limit; /* bytes of live temporary runs; exact to one write buffer. Default 0: no
+                            limit */
     etl_duplicates duplicates; /* default ETL_KEEP_ALL */
     bool order_values;     /* equal keys by value bytes (nil first) instead of collection order */
     etl_reduce_fn *reduce; /* for ETL_REDUCE */
@@ -343,16 +392,16 @@ LIBETL_API void etl_resume(etl_collector *collector);
 /* Counters. Those of the round start at 0 with the first pair after create, load or reset, and can
  * still be read after the load that ended it. */
 typedef struct etl_stats {
-    size_t struct_size;         /* set by the caller: sizeof(etl_stats) */
-    uint64_t pairs;             /* collected in this round */
-    uint64_t key_bytes;         /* likewise */
-    uint64_t value_bytes;       /* likewise */
-    uint64_t runs;              /* written by spilling in this round */
-    uint64_t spilled_bytes;     /* written to run files in this round, merge passes included */
-    uint64_t merge_passes;      /* merges of runs into a run in this round */
-    uint64_t memory_bytes;      /* held now */
+    size_t struct_size;     /* set by the caller: sizeof(etl_stats) */
+    uint64_t pairs;         /* collected, or attached, in this round */
+    uint64_t key_bytes;     /* likewise */
+    uint64_t value_bytes;   /* likewise */
+    uint64_t runs;          /* written by spilling, or attached, in this round */
+    uint64_t spilled_bytes; /* written to temporary runs in this round, merge passes included */
+    uint64_t merge_passes;  /* merges of runs into a run in this round */
+    uint64_t memory_bytes;  /* held now */
     uint64_t memory_bytes_peak; /* since create */
-    uint64_t disk_bytes;        /* of live runs now */
+    uint64_t disk_bytes;        /* of live runs now, not of attached ones */
     uint64_t disk_bytes_peak;   /* since create */
     uint64_t sort_ns;           /* time in this round: sorting */
     uint64_t spill_ns;          /* copying out and writing, on whatever thread */

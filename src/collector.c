@@ -20,7 +20,7 @@ static int check_options(const etl_options *options, struct etl__error *error) {
     int duplicates = (int)options->duplicates, access = (int)options->access;
     if (duplicates < ETL_KEEP_ALL || duplicates > ETL_REJECT)
         return etl__fail(error, ETL_E_INVALID, "duplicates: %d is no etl_duplicates", duplicates);
-    if (access != ETL_ACCESS_MMAP && access != ETL_ACCESS_READ)
+    if (access < ETL_ACCESS_MMAP || access > ETL_ACCESS_MMAP_ALL)
         return etl__fail(error, ETL_E_INVALID, "access: %d is no etl_access", access);
     if (options->duplicates == ETL_REDUCE && options->reduce == NULL)
         return etl__fail(error, ETL_E_INVALID, "reduce: ETL_REDUCE needs a callback");

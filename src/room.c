@@ -433,6 +433,14 @@ int etl__store_make_room_over_limit(struct etl__store *store, size_t size,
     return ETL_OK;
 }
 
+int etl__store_cut(struct etl__store *store, struct etl__error *error) {
+    store->calls++;
+    etl__memory_return(&store->memory);
+    if (is_asked_back(store))
+        ETL__TRY(etl__store_flush(store, error));
+    return store->filling->buffer.pairs != 0 ? rotate(store, error) : keep_bounded(store, error);
+}
+
 int etl__store_settle(struct etl__store *store, struct etl__error *error) {
     struct etl__region *busy;
     etl__spiller_take_back(&store->spiller);

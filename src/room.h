@@ -28,6 +28,10 @@ int etl__store_make_room_over_limit(struct etl__store *store, size_t size,
 /* Everything to disk. */
 int etl__store_flush(struct etl__store *store, struct etl__error *error);
 
+/* What was collected so far is sealed: the next sequence number comes behind all of it, and before
+ * what is collected next. No more runs are alive than should be. */
+int etl__store_cut(struct etl__store *store, struct etl__error *error);
+
 /* Nothing is under way any more: what no thread has begun with is taken back, what one writes is
  * waited for, and the filling region is sorted. */
 int etl__store_settle(struct etl__store *store, struct etl__error *error);

@@ -98,7 +98,7 @@ static void options_out_of_range_are_refused(void **state) {
     options.duplicates = ETL_REDUCE; /* without a callback */
     assert_refused(&options, ETL_E_INVALID);
     options = support_options(MIB);
-    options.access = (etl_access)2;
+    options.access = (etl_access)3;
     assert_refused(&options, ETL_E_INVALID);
     options = support_options(MIB);
     options.threads = -2;

@@ -27,6 +27,7 @@ struct job {
     size_t collectors;    /* 0: one */
     bool two_directories;
     bool transform; /* in one call */
+    bool save;      /* half of the pairs go through a file, and are attached */
     size_t sample; /* 0: every way to fail at each call; n: the ways by turns, at each n-th call */
 };
 
@@ -117,6 +118,26 @@ static const struct job jobs[] = {
      .keys = ANY_KEYS,
      .transform = true,
      .sample = 1},
+    {.name = "save",
+     .count = 40,
+     .value_size = 20,
+     .keys = ANY_KEYS,
+     .flush_each = 15,
+     .save = true},
+    {.name = "save-named",
+     .count = 40,
+     .value_size = 20,
+     .keys = ANY_KEYS,
+     .access = ETL_ACCESS_MMAP_ALL,
+     .unsupported = LACKS(FAULTS_OPEN_TMPFILE),
+     .save = true},
+    {.name = "save-reorder",
+     .count = 60,
+     .value_size = 5000,
+     .keys = 4,
+     .rules = {.order_values = true},
+     .sample = 2,
+     .save = true},
     {.name = "limit", .count = 240, .value_size = 6000, .keys = ANY_KEYS, .sample = 3},
     {.name = "limit-read",
      .count = 240,
@@ -147,7 +168,8 @@ static const struct job jobs[] = {
      .sample = 3}};
 
 static inline bool job_spills(const struct job *job) {
-    return job->flush_each != 0 || job->large != 0 || job->count * job->value_size > MIB;
+    return job->save || job->flush_each != 0 || job->large != 0 ||
+           job->count * job->value_size > MIB;
 }
 
 /* ---- What they are given */
@@ -186,6 +208,37 @@ static inline etl_options options_of(const struct job *job) {
     options.access = job->access;
     options.merge_width = job->merge_width;
     return options;
+}
+
+/* Those of the collector that saves: the values come in the order of collection. */
+static inline etl_options saver_options_of(const struct job *job) {
+    etl_options options = options_of(job);
+    options.duplicates = ETL_KEEP_ALL;
+    options.order_values = false;
+    return options;
+}
+
+/* The file that is saved to. What check_directories counts does not begin with a dot. */
+static inline const char *saved_path(const struct job *job) {
+    static char path[512];
+    snprintf(path, sizeof path, "%s/.saved", options_of(job).temp_dirs[0]);
+    return path;
+}
+
+static inline void write_old_file(const char *path) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fputs("old", file) < 0, 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static inline bool is_old_file(const char *path) {
+    char text[8] = "";
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    size_t size = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    return size == 3 && strcmp(text, "old") == 0;
 }
 
 static inline void make_input(const struct job *job, struct oracle *input) {

@@ -51,6 +51,15 @@ static const struct faults_way open_ways[] = {
 static const struct faults_way unlink_ways[] = {WAY(EIO, FAULTS_MUST, ETL_E_IO),
                                                 WAY(EPERM, FAULTS_MUST, ETL_E_IO),
                                                 WAY(ENOMEM, FAULTS_MUST, ETL_E_NOMEM)};
+static const struct faults_way link_ways[] = {
+    WAY(EIO, FAULTS_MUST, ETL_E_IO), WAY(ENOSPC, FAULTS_MUST, ETL_E_NOSPACE),
+    WAY(EACCES, FAULTS_MUST, ETL_E_IO), WAY(EINTR, FAULTS_NONE, ETL_OK)};
+static const struct faults_way sync_ways[] = {
+    WAY(EIO, FAULTS_MUST, ETL_E_IO), WAY(ENOSPC, FAULTS_MUST, ETL_E_NOSPACE),
+    WAY(EDQUOT, FAULTS_MUST, ETL_E_NOSPACE), WAY(EINTR, FAULTS_NONE, ETL_OK)};
+static const struct faults_way sync_directory_ways[] = {WAY(EIO, FAULTS_MUST, ETL_E_IO),
+                                                        WAY(EINVAL, FAULTS_NONE, ETL_OK),
+                                                        WAY(EINTR, FAULTS_NONE, ETL_OK)};
 /* Of a file that was written: the descriptor is gone all the same, but not all that was written
  * may have come to the disk. */
 static const struct faults_way close_ways[] = {
@@ -100,7 +109,7 @@ static const struct faults_way thread_ways[] = {WAY(EAGAIN, FAULTS_NONE, ETL_OK)
                                                 WAY(EPERM, FAULTS_NONE, ETL_OK)};
 
 #define WAYS(ways) ways, sizeof(ways) / sizeof(ways)[0]
-#define MAKE       "make a temporary file in"
+#define MAKE       "make a temporary file in|make a file beside"
 
 static const struct {
     const char *name;
@@ -110,20 +119,28 @@ static const struct {
     bool has_path;
 } calls[FAULTS_CALLS] = {
     [FAULTS_STAT] = {"stat", WAYS(stat_ways), "temporary directory", true},
+    [FAULTS_LSTAT] = {"lstat", WAYS(stat_ways), "look at", true},
     [FAULTS_ACCESS] = {"access", WAYS(stat_ways), "temporary directory", true},
     [FAULTS_STATVFS] = {"statvfs", WAYS(ignored_ways), "", false},
     [FAULTS_GETRLIMIT] = {"getrlimit", WAYS(ignored_ways), "", false},
     [FAULTS_GETENTROPY] = {"getentropy", WAYS(ignored_ways), "", false},
     [FAULTS_OPEN_TMPFILE] = {"open-tmpfile", WAYS(tmpfile_ways), MAKE, true},
-    [FAULTS_OPEN] = {"open", WAYS(open_ways), MAKE, true},
+    [FAULTS_OPEN] = {"open", WAYS(open_ways), MAKE "|attach a run: open|open the directory of",
+                     true},
     [FAULTS_UNLINK] = {"unlink", WAYS(unlink_ways), MAKE, true},
+    [FAULTS_READLINK] = {"readlink", WAYS(ignored_ways), "", false},
+    [FAULTS_LINK] = {"linkat", WAYS(link_ways), "name a file beside", true},
+    [FAULTS_RENAME] = {"rename", WAYS(link_ways), "rename a file to", true},
+    [FAULTS_SYNC] = {"fsync", WAYS(sync_ways), "sync", true},
+    [FAULTS_SYNC_DIRECTORY] = {"fsync-directory", WAYS(sync_directory_ways),
+                               "the file is in its place", true},
     [FAULTS_FCHMOD] = {"fchmod", WAYS(ignored_ways), "", false},
     [FAULTS_CLOSE] = {"close", WAYS(close_ways), "close", true},
     [FAULTS_WRITE] = {"pwrite", WAYS(write_ways), "write", true},
-    [FAULTS_READ] = {"pread", WAYS(read_ways), "run in", true},
+    [FAULTS_READ] = {"pread", WAYS(read_ways), "run in|the run file", true},
     [FAULTS_ALLOCATE] = {"fallocate", WAYS(allocate_ways), "", false},
     [FAULTS_TRUNCATE] = {"ftruncate", WAYS(truncate_ways), "cut to its length", true},
-    [FAULTS_FSTAT] = {"fstat", WAYS(fstat_ways), "ask for the size", true},
+    [FAULTS_FSTAT] = {"fstat", WAYS(fstat_ways), "ask for the size|attach a run: open", true},
     [FAULTS_MAP_FILE] = {"mmap-file", WAYS(map_file_ways), "", false},
     [FAULTS_MAP_MEMORY] = {"mmap-memory", WAYS(memory_ways), "", false},
     [FAULTS_UNMAP] = {"munmap", WAYS(unmap_ways), "", false},
@@ -265,6 +282,10 @@ DOUBLE_FILE(int, stat, const char *path, struct stat *status) {
     return fails(FAULTS_STAT) ? -1 : REAL_FILE(stat)(path, status);
 }
 
+DOUBLE_FILE(int, lstat, const char *path, struct stat *status) {
+    return fails(FAULTS_LSTAT) ? -1 : REAL_FILE(lstat)(path, status);
+}
+
 DOUBLE(int, access, const char *path, int mode) {
     return fails(FAULTS_ACCESS) ? -1 : __real_access(path, mode);
 }
@@ -300,6 +321,18 @@ DOUBLE_FILE(int, open, const char *path, int flags, ...) {
 
 DOUBLE(int, unlink, const char *path) {
     return fails(FAULTS_UNLINK) ? -1 : __real_unlink(path);
+}
+
+DOUBLE(ssize_t, readlink, const char *path, char *out, size_t size) {
+    return fails(FAULTS_READLINK) ? -1 : __real_readlink(path, out, size);
+}
+
+DOUBLE(int, linkat, int from_in, const char *from, int to_in, const char *to, int flags) {
+    return fails(FAULTS_LINK) ? -1 : __real_linkat(from_in, from, to_in, to, flags);
+}
+
+DOUBLE(int, rename, const char *from, const char *to) {
+    return fails(FAULTS_RENAME) ? -1 : __real_rename(from, to);
 }
 
 DOUBLE(int, fchmod, int descriptor, mode_t mode) {
@@ -346,6 +379,13 @@ DOUBLE_FILE(int, ftruncate, int descriptor, off_t size) {
 
 DOUBLE_FILE(int, fstat, int descriptor, struct stat *status) {
     return fails(FAULTS_FSTAT) ? -1 : REAL_FILE(fstat)(descriptor, status);
+}
+
+DOUBLE(int, fsync, int descriptor) {
+    struct stat status;
+    bool of_directory = REAL_FILE(fstat)(descriptor, &status) == 0 && S_ISDIR(status.st_mode);
+    return fails(of_directory ? FAULTS_SYNC_DIRECTORY : FAULTS_SYNC) ? -1
+                                                                     : __real_fsync(descriptor);
 }
 
 static long long whole_pages(size_t size) {

@@ -12,6 +12,7 @@
 
 enum faults_call {
     FAULTS_STAT,
+    FAULTS_LSTAT,
     FAULTS_ACCESS,
     FAULTS_STATVFS,
     FAULTS_GETRLIMIT,
@@ -19,6 +20,11 @@ enum faults_call {
     FAULTS_OPEN_TMPFILE, /* open with O_TMPFILE */
     FAULTS_OPEN,         /* any other */
     FAULTS_UNLINK,
+    FAULTS_READLINK,
+    FAULTS_LINK,
+    FAULTS_RENAME,
+    FAULTS_SYNC,           /* fsync of a file */
+    FAULTS_SYNC_DIRECTORY, /* and of a directory */
     FAULTS_FCHMOD,
     FAULTS_CLOSE,
     FAULTS_WRITE,
@@ -61,7 +67,8 @@ struct faults_way {
 };
 
 const char *faults_call_name(enum faults_call call);
-const char *faults_operation(enum faults_call call); /* words in the message; "": none */
+const char *faults_operation(enum faults_call call); /* words in the message, or "these|or these";
+                                                        "": none */
 bool faults_names_path(enum faults_call call);       /* is the directory in the message? */
 
 const char *faults_cause(const struct faults_way *way);

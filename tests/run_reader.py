@@ -11,6 +11,7 @@ import sys
 HEADER_SIZE, FOOTER_SIZE, ENTRY_SIZE, BLOCK = 64, 128, 8, 16384
 HEADER_MAGIC, FOOTER_MAGIC = b"\x89ETLRUN\n", b"\x89ETLEND\n"
 NO_RECORD = 0xFFFFFFFF
+VALUES_ASCEND = 1
 SIZE_MAX = 0xFFFFFFF0
 
 
@@ -76,13 +77,14 @@ def check_footer(data):
     (crc,) = struct.unpack_from("<I", data, at + 124)
     require(crc == crc32c(data[at : at + 124]), "checksum of the footer", at + 124)
     most = struct.unpack_from("<Q", data, at + 72)[0]
-    reserved = data[at + 68 : at + 72] + data[at + 80 : at + 124]
-    require(not any(reserved), "reserved bytes of the footer", at + 68)
+    (flags,) = struct.unpack_from("<I", data, at + 68)
+    require(flags & ~VALUES_ASCEND == 0, "flags of the footer", at + 68)
+    require(not any(data[at + 80 : at + 124]), "reserved bytes of the footer", at + 80)
     require(HEADER_SIZE <= data_end <= at, "data_end", at + 8)
     require(blocks == (data_end + BLOCK - 1) // BLOCK, "blocks", at + 16)
     require(data_end + blocks * ENTRY_SIZE == at, "size of the table", at + 16)
     require(table_crc == crc32c(data[data_end:at]), "checksum of the table", data_end)
-    return data_end, blocks, pairs, key_bytes, value_bytes, first, last, most
+    return data_end, blocks, pairs, key_bytes, value_bytes, first, last, most, flags
 
 
 def check_blocks(data, data_end, blocks, starts):
@@ -117,7 +119,7 @@ def read_records(data, data_end):
 
 def read_run(data):
     check_header(data)
-    data_end, blocks, pairs, key_bytes, value_bytes, first, last, most = check_footer(data)
+    data_end, blocks, pairs, key_bytes, value_bytes, first, last, most, flags = check_footer(data)
     records = list(read_records(data, data_end))
     check_blocks(data, data_end, blocks, [start for start, _, _ in records])
     require(len(records) == pairs, "number of pairs", len(data) - FOOTER_SIZE + 24)
@@ -128,10 +130,13 @@ def read_run(data):
     ends = [start for start, _, _ in records[1:]] + [data_end]
     for (start, _, _), end in zip(records, ends):
         require(end - start <= most, "record_most", start)
-    previous = b""
-    for start, key, _ in records:
+    previous, before = b"", ()
+    for start, key, value in records:
         require(previous <= key, "order of keys", start)
-        previous = key
+        rank = () if value is None else (value,)
+        if flags & VALUES_ASCEND and previous == key:
+            require(before <= rank, "order of values", start)
+        previous, before = key, rank
     return records
 
 

@@ -139,6 +139,16 @@ void support_make_fast(etl_options *options) {
         options->temp_dirs = directories;
 }
 
+const char *support_fast_path(const char *name) {
+    static char paths[4][512];
+    static unsigned turn;
+    char *path = paths[turn++ % 4];
+    etl_options options = support_options(MIB);
+    support_make_fast(&options);
+    snprintf(path, sizeof paths[0], "%s/%s", options.temp_dirs[0], name);
+    return path;
+}
+
 size_t support_entries(const char *path) {
     DIR *stream = opendir(path);
     if (stream == NULL)

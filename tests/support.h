@@ -84,6 +84,9 @@ etl_options support_options(size_t memory_limit);
  * thousands of tiny ones, which some file systems are slow to create. */
 void support_make_fast(etl_options *options);
 
+/* As support_path, where syncing costs nothing. */
+const char *support_fast_path(const char *name);
+
 /* ---- What the process holds, as /proc tells; SIZE_MAX where there is none */
 
 #define SKIP_WITHOUT_PROC()                    \

@@ -190,6 +190,45 @@ static void a_full_disk_in_a_merge_pass_of_collecting(void **state) {
     in_every_setting(fill_before_a_pass);
 }
 
+/* ---- Full while saving: the old file stays, and nothing else; then there is room */
+
+static void fill_before_a_save(void) {
+    char path[400];
+    disk_mount(now.kind, small_directory(), SMALL_DISK);
+    snprintf(path, sizeof path, "%s/saved", small_directory());
+    const char *directories[] = {large_directory(), NULL};
+    etl_options options = small_options();
+    options.temp_dirs = directories;
+    etl_collector *collector = create(&options), *other = create(&options);
+    CHILD_CHECK(counted_collect_all(collector, 1000) == ETL_OK);
+    CHILD_CHECK(etl_save(collector, path) == ETL_OK);
+    collect_range(collector, 1000, 100000);
+    uint64_t entries = support_entries(small_directory()), space;
+    const char *ballast = disk_fill(small_directory(), ROOM / 2);
+    space = disk_free_bytes(small_directory());
+    for (unsigned again = 0; again < 2; again++) {
+        CHILD_CHECK(etl_save(collector, path) == ETL_E_NOSPACE);
+        check_message(collector);
+        CHILD_CHECK(support_entries(small_directory()) == entries + 1);
+        CHILD_CHECK(disk_is_free_again(small_directory(), space));
+    }
+    CHILD_CHECK(etl_attach_run(other, path) == ETL_OK);
+    check_load(other, 1000);
+    CHILD_CHECK(unlink(ballast) == 0);
+    CHILD_CHECK(etl_save(collector, path) == ETL_OK);
+    CHILD_CHECK(support_entries(small_directory()) == entries);
+    CHILD_CHECK(etl_attach_run(other, path) == ETL_OK);
+    check_load(other, 100000);
+    check_load(collector, 100000);
+    etl_collector_destroy(collector);
+    etl_collector_destroy(other);
+}
+
+static void a_full_disk_while_saving(void **state) {
+    (void)state;
+    in_every_setting(fill_before_a_save);
+}
+
 /* ---- More than one directory */
 
 static void two_directories(void) {
@@ -308,6 +347,7 @@ int main(void) {
         cmocka_unit_test(a_full_disk_is_no_space_until_there_is_some),
         cmocka_unit_test(a_full_disk_in_a_merge_pass_of_a_load),
         cmocka_unit_test(a_full_disk_in_a_merge_pass_of_collecting),
+        cmocka_unit_test(a_full_disk_while_saving),
         cmocka_unit_test(the_next_directory_is_used_when_one_is_full),
         cmocka_unit_test(load_reset_and_destroy_give_all_space_back),
         cmocka_unit_test(the_disk_limit_is_exact_to_a_write_buffer),

@@ -6,10 +6,12 @@
 #include "workload.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { FILES_MAX = 4, SMALL_CASES = 250, LARGE_CASES = 12 };
@@ -28,28 +30,21 @@ static struct scene {
     etl_collector *collector;
 } scene;
 
-/* A path where syncing costs nothing, if there is such a place: valid until the fourth call after
- * it. */
-static const char *fast_path(const char *name) {
-    static char paths[4][1024];
-    static unsigned turn;
-    char *path = paths[turn++ % 4];
-    etl_options options = support_options(MIB);
-    support_make_fast(&options);
-    snprintf(path, sizeof paths[0], "%s/%s", options.temp_dirs[0], name);
+static const char *fast_directory(void) {
+    static char path[512];
+    if (path[0] == '\0')
+        snprintf(path, sizeof path, "%s", support_fast_path("."));
     return path;
 }
 
 static size_t fast_entries(void) {
-    etl_options options = support_options(MIB);
-    support_make_fast(&options);
-    return support_entries(options.temp_dirs[0]);
+    return support_entries(fast_directory());
 }
 
 static const char *file_path(size_t file) {
     char name[32];
     snprintf(name, sizeof name, "file-%zu", file);
-    return fast_path(name);
+    return support_fast_path(name);
 }
 
 static etl_collector *create(const struct setting *setting) {
@@ -178,7 +173,7 @@ static void check_split(void) {
 
 /* Through a file, into a collector that keeps all: the same pairs in the same order. */
 static void check_saved(void) {
-    const char *path = fast_path("all");
+    const char *path = support_fast_path("all");
     struct setting setting;
     draw_setting(&setting);
     setting.rules.duplicates = ETL_KEEP_ALL;
@@ -288,7 +283,7 @@ static void assert_counted_file(const char *path, uint64_t count) {
 /* Saved, collected on, saved in its place, loaded, and saved empty; the mode, whatever the mask. */
 static void saving_consumes_nothing(void **state) {
     (void)state;
-    const char *path = fast_path("counted");
+    const char *path = support_fast_path("counted");
     struct stat status;
     etl_collector *collector = make_counted(20000);
     etl_stats before = {.struct_size = sizeof before}, after = before;
@@ -319,7 +314,7 @@ static void saving_consumes_nothing(void **state) {
 /* A run attached to the collector that replaces its file, while iterators are open. */
 static void a_file_may_be_saved_over_while_it_is_attached(void **state) {
     (void)state;
-    const char *path = fast_path("counted");
+    const char *path = support_fast_path("counted");
     etl_collector *collector = make_counted(3000);
     etl_slice key;
     etl_iter *iter;
@@ -387,7 +382,7 @@ static int cancel(void *context, const etl_progress *progress) {
 /* Before it and in the middle of it: the old file stays; then it goes through. */
 static void saving_can_be_cancelled(void **state) {
     (void)state;
-    const char *path = fast_path("counted");
+    const char *path = support_fast_path("counted");
     bool saving = false;
     etl_options options = support_options(64 * MIB);
     options.progress = cancel;
@@ -419,6 +414,61 @@ static void saving_can_be_cancelled(void **state) {
     assert_int_equal(unlink(path), 0);
 }
 
+/* ---- Killed */
+
+enum { KILLS = 40, FEW = 3000, MANY = 20000 };
+
+/* Saves two files in turn to one name until it is killed. */
+static _Noreturn void save_for_ever(const char *path) {
+    alarm(60); /* should nobody come */
+    etl_options options = support_options(8 * MIB);
+    etl_collector *few, *many;
+    CHILD_CHECK(etl_collector_create(&few, &options) == ETL_OK);
+    CHILD_CHECK(etl_collector_create(&many, &options) == ETL_OK);
+    CHILD_CHECK(counted_collect_all(few, FEW) == ETL_OK);
+    CHILD_CHECK(counted_collect_all(many, MANY) == ETL_OK);
+    for (;;) {
+        CHILD_CHECK(etl_save(many, path) == ETL_OK);
+        CHILD_CHECK(etl_save(few, path) == ETL_OK);
+    }
+}
+
+/* One of the two is there, whole; beside it at most the file that was about to be renamed. */
+static void killed_at_any_moment(void **state) {
+    (void)state;
+    const char *path = support_fast_path("killed");
+    struct prng prng;
+    prng_start(&prng, 7);
+    size_t found[2] = {0, 0};
+    etl_collector *collector = make_counted(FEW);
+    ASSERT_OK(collector, etl_save(collector, path));
+    for (size_t i = 0; i < support_scaled(KILLS); i++) {
+        pid_t child = support_fork();
+        assert_true(child >= 0);
+        if (child == 0)
+            save_for_ever(path);
+        usleep((useconds_t)prng_between(&prng, 1000, 40000));
+        assert_int_equal(kill(child, SIGKILL), 0);
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        ASSERT_OK(collector, etl_reset(collector));
+        ASSERT_OK(collector, etl_attach_run(collector, path));
+        etl_stats stats = {.struct_size = sizeof stats};
+        ASSERT_OK(collector, etl_collector_stats(collector, &stats));
+        assert_true(stats.pairs == FEW || stats.pairs == MANY);
+        counted_assert_load(collector, stats.pairs);
+        found[stats.pairs == MANY]++;
+        assert_in_range(fast_entries(), 1, 2 + i);
+    }
+    print_message("  the file before %zu times, the one after %zu times\n", found[0], found[1]);
+    etl_collector_destroy(collector);
+    char command[600];
+    snprintf(command, sizeof command, "rm -f '%s' '%s'/etl-*.tmp", path, fast_directory());
+    assert_int_equal(system(command), 0);
+    assert_int_equal(fast_entries(), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(small_files, tell_failed_case),
@@ -427,6 +477,7 @@ int main(void) {
         cmocka_unit_test(a_file_may_be_saved_over_while_it_is_attached),
         cmocka_unit_test(names_that_cannot_be_saved_to),
         cmocka_unit_test(saving_can_be_cancelled),
+        cmocka_unit_test(killed_at_any_moment),
     };
     return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }

@@ -198,8 +198,9 @@ LIBETL_API int etl_load_many(etl_collector *const *collectors, size_t count, etl
  * file: that is written beside it (its directory needs the room, and the right to make files),
  * synced, and then takes the name, in place of a file or a symbolic link of that name. It can be
  * read and written by its owner alone (0600), is the same on every machine, and its layout is
- * published (docs/RUN_FORMAT.md). It takes none of disk_limit. A killed process leaves nothing
- * else behind, or where the file system has no files without a name, "etl-...tmp".
+ * published (docs/RUN_FORMAT.md). It takes none of disk_limit. What a killed process may
+ * leave beside it is named "etl-...tmp": the part that was written, where the file system has no
+ * files without a name; elsewhere only what was killed just before the file had its place.
  *
  * Returns ETL_OK: the file is on the disk. Or an error after which path is what it was, nothing
  * else is left, and the collector is as before, so that saving again may succeed:
@@ -227,7 +228,7 @@ LIBETL_API int etl_save(etl_collector *collector, const char *path);
  *   ETL_E_INVALID  path is NULL, empty, or no regular file; or the file is of a newer version of
  *                  the format than this library reads
  *   ETL_E_CORRUPT  it is no run, or not a whole one; a damaged block is told when it is read, by
- *                  etl_load or an iterator, after which only etl_reset helps
+ *                  etl_load, an iterator, or a call that merges runs, and then only etl_reset helps
  *   ETL_E_IO       it is missing or may not be read: the message says why
  *   other          as etl_collect */
 LIBETL_API int etl_attach_run(etl_collector *collector, const char *path);

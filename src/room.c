@@ -184,8 +184,12 @@ static int help(struct etl__store *store, struct etl__region *region, struct etl
     ETL__TRY(etl__runs_writer(&store->runs, &writer, error));
     if (!can_order(store, region))
         return ETL_OK;
-    int status = etl__spiller_help(&store->spiller, writer, region, &store->watch, error);
-    return status == ETL_E_CANCELLED ? status : ETL_OK;
+    struct etl__error failure;
+    int status = etl__spiller_help(&store->spiller, writer, region, &store->watch, &failure);
+    if (status != ETL_E_CANCELLED)
+        return ETL_OK;
+    memcpy(error, &failure, sizeof *error);
+    return status;
 }
 
 static int wait_for(struct etl__store *store, struct etl__region *region,
@@ -214,19 +218,17 @@ static int free_region(struct etl__store *store, struct etl__region **free,
     }
 }
 
-/* Write everything that is sealed, and wait for it. */
+/* Write everything that is sealed, and wait for it. What was written in vain is sealed again. */
 static int drain(struct etl__store *store, struct etl__error *error) {
     for (;;) {
-        struct etl__region *busy;
+        ETL__TRY(harvest_written(store, error));
         ETL__TRY(report_failed(store, error));
         ETL__TRY(spill_sealed(store, error));
-        busy = oldest(store, ETL__QUEUED, ETL__WRITING);
+        struct etl__region *busy = oldest(store, ETL__QUEUED, ETL__FAILED);
         if (busy == NULL)
-            break;
+            return ETL_OK;
         ETL__TRY(wait_for(store, busy, error));
     }
-    ETL__TRY(harvest_written(store, error));
-    return report_failed(store, error);
 }
 
 /* Too many runs are alive: merge some. What regions hold is memory that the merge can use. */

@@ -20,9 +20,13 @@
  * given back as the error -errno. NULL: nothing is done. */
 static ssize_t (*_Atomic before_pwrite)(int descriptor, size_t size);
 
+/* Where that write goes. */
+static _Thread_local off_t pwrite_offset;
+
 #if HAVE_OWN_PWRITE
 ssize_t pwrite(int descriptor, const void *data, size_t size, off_t offset) {
     ssize_t (*before)(int, size_t) = atomic_load(&before_pwrite);
+    pwrite_offset = offset;
     ssize_t part = before != NULL ? before(descriptor, size) : (ssize_t)size;
     if (part < 0) {
         errno = (int)-part;

@@ -1,7 +1,6 @@
 /* test_partition.c: a buffer whose pairs were dealt to buckets gives what a plain one gives,
  * within its limit. */
-#include "partition_support.h"
-#include "source_support.h"
+#include "dealt_support.h"
 
 #include <pthread.h>
 
@@ -24,29 +23,6 @@ static etl_slice draw_value(struct prng *prng, size_t most) {
 }
 
 /* ---- A dealt buffer */
-
-/* As collecting does. */
-static int put_any(struct etl__buffer *buffer, etl_slice key, etl_slice value) {
-    if (buffer->partition == NULL)
-        return put(buffer, key, value);
-    struct etl__bucket *bucket;
-    size_t size = record_size(key.size, value);
-    if (!etl__buffer_has_room(buffer, key.data, key.size, size, &bucket)) {
-        uint32_t index = (uint32_t)(bucket - buffer->partition->buckets);
-        int status = etl__buffer_extend_bucket(buffer, index, size);
-        if (status != ETL_OK)
-            return status;
-        assert_true(etl__buffer_has_room(buffer, key.data, key.size, size, &bucket));
-    }
-    uint8_t *to = etl__bucket_place(buffer, bucket, key.size,
-                                    etl__value_code(value.data == NULL, value.size), value.size);
-    if (key.size != 0)
-        memcpy(to, key.data, key.size);
-    if (value.size != 0)
-        memcpy(to + key.size, value.data, value.size);
-    assert_true(bucket->at <= bucket->end);
-    return ETL_OK;
-}
 
 static void add_drawn(struct etl__buffer *buffer, struct oracle *pairs, struct prng *prng,
                       enum shape shape, size_t count) {

@@ -474,3 +474,8 @@ void etl__provider_file_check_ahead(struct etl__provider *provider, struct etl__
     file->ahead = ahead;
     file->reader = etl__ahead_add(ahead, file->run);
 }
+
+uint64_t etl__provider_file_offset(const struct etl__provider *provider) {
+    struct cursor cursor = cursor_now((const struct file_provider *)provider);
+    return cursor_offset(&cursor);
+}

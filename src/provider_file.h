@@ -17,4 +17,7 @@ int etl__provider_file_open(struct etl__provider **out, const struct etl__run *r
  * seeks. */
 void etl__provider_file_check_ahead(struct etl__provider *provider, struct etl__ahead *ahead);
 
+/* Where the next record begins in the file; the end of the data when there is none. */
+uint64_t etl__provider_file_offset(const struct etl__provider *provider);
+
 #endif

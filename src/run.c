@@ -21,13 +21,17 @@ enum { PIECE = 4096, PIECE_ENTRIES = PIECE / ETL__RUN_TABLE_ENTRY };
 int etl__run_corrupt(const struct etl__run *run, uint64_t offset, const char *what,
                      struct etl__error *error) {
     unsigned long long at = offset, of = run->file_size;
+    char block[32] = "";
+    if (offset < run->footer.data_end)
+        snprintf(block, sizeof block, ", block %llu", at / ETL__RUN_BLOCK);
     if (run->path != NULL)
-        return etl__fail(error, ETL_E_CORRUPT,
-                         "the run file %s is damaged: %s at offset %llu of %llu: save it anew or "
-                         "take another copy",
-                         run->path, what, at, of);
-    return etl__fail(error, ETL_E_CORRUPT, "a run in %s is damaged: %s at offset %llu of %llu",
-                     run->place, what, at, of);
+        return etl__fail(
+            error, ETL_E_CORRUPT,
+            "the run file %s is damaged: %s at offset %llu of %llu%s: save it anew or "
+            "take another copy",
+            run->path, what, at, of, block);
+    return etl__fail(error, ETL_E_CORRUPT, "a run in %s is damaged: %s at offset %llu of %llu%s",
+                     run->place, what, at, of, block);
 }
 
 int etl__run_read(const struct etl__run *run, uint64_t offset, void *data, size_t size,
@@ -109,7 +113,8 @@ static int check_table(const struct etl__run *run, struct etl__error *error) {
 }
 
 static int check_ends(struct etl__run *run, struct etl__error *error) {
-    uint8_t header[ETL__RUN_HEADER_SIZE], footer[ETL__RUN_FOOTER_SIZE];
+    uint8_t header[ETL__RUN_HEADER_SIZE], bytes[ETL__RUN_FOOTER_SIZE];
+    struct etl__run_footer footer;
     const char *reason;
     int os_error = etl__os_file_size(run->descriptor, &run->file_size);
     if (os_error != 0)
@@ -127,9 +132,10 @@ static int check_ends(struct etl__run *run, struct etl__error *error) {
     if (!etl__run_header_decode(header, &reason))
         return etl__run_corrupt(run, 0, reason, error);
     uint64_t at = run->file_size - ETL__RUN_FOOTER_SIZE;
-    ETL__TRY(etl__run_read(run, at, footer, sizeof footer, error));
-    if (!etl__run_footer_decode(footer, run->file_size, &run->footer, &reason))
+    ETL__TRY(etl__run_read(run, at, bytes, sizeof bytes, error));
+    if (!etl__run_footer_decode(bytes, run->file_size, &footer, &reason))
         return etl__run_corrupt(run, at, reason, error);
+    run->footer = footer;
     return check_table(run, error);
 }
 

@@ -52,7 +52,7 @@ int etl__run_table(const struct etl__run *run, uint64_t first, uint64_t count, u
 int etl__run_check_block(const struct etl__run *run, uint64_t block, const uint8_t *data,
                          const uint8_t *entry, struct etl__error *error);
 
-/* ETL_E_CORRUPT, with directory and file offset in the text. */
+/* ETL_E_CORRUPT, with place, file offset and (where it is in one) block in the text. */
 int etl__run_corrupt(const struct etl__run *run, uint64_t offset, const char *what,
                      struct etl__error *error);
 

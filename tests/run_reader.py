@@ -128,6 +128,7 @@ def read_run(data):
     require(first == HEADER_SIZE, "first_record", first)
     require(last == (records[-1][0] if records else data_end), "last_record", last)
     ends = [start for start, _, _ in records[1:]] + [data_end]
+    require(records or most == 0, "record_most", len(data) - FOOTER_SIZE + 72)
     for (start, _, _), end in zip(records, ends):
         require(end - start <= most, "record_most", start)
     previous, before = b"", ()

@@ -9,6 +9,7 @@ import os
 import pty
 import random
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import unittest
 
 sys.dont_write_bytecode = True  # not beside the sources
 import run_files
+import run_reader
 from run_files import BLOCK, FOOTER_SIZE, HEADER_SIZE
 
 SEED = int(os.environ.get("LIBETL_TEST_SEED", "20261130"))
@@ -343,6 +345,180 @@ class Verify(ToolTest):
                             self.file(data))
 
 
+def merged(runs, rule="keep-all", order_values=False):
+    """What merging these lists of pairs gives; None: it is refused."""
+    pairs = sorted((pair for run in runs for pair in run), key=lambda pair: pair[0])
+    if order_values:
+        pairs.sort(key=lambda pair: (pair[0], pair[1] is not None, pair[1] or b""))
+    if rule == "keep-all":
+        return pairs
+    groups = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    if rule == "reject" and len(groups) < len(pairs):
+        return None
+    joined = {"keep-first": lambda values: values[0], "keep-last": lambda values: values[-1],
+              "reject": lambda values: values[0],
+              "append": lambda values: None if all(value is None for value in values) else
+              b"".join(value or b"" for value in values)}[rule]
+    return [(key, joined(values)) for key, values in groups.items()]
+
+
+class Merge(ToolTest):
+    def saved(self, name="out.run"):
+        with open(self.path(name), "rb") as file:
+            return [(key, value) for _, key, value in run_reader.read_run(file.read())]
+
+    def names(self):
+        return sorted(os.listdir(self.scratch.name))
+
+    def test_rules(self):
+        runs = [random_pairs(self.random, count, 9, 3) for count in (50, 0, 300, 1, 120)]
+        files = [self.run_file(run, "%d.run" % i) for i, run in enumerate(runs)]
+        apart = [[(b"%d%04d" % (i % 3, k), b"%d" % i) for k in range(i, 100 * i, 7)]
+                 for i in range(1, 7)]  # without a key in two of them
+        apart = [[pair for pair in run if pair[0][-1] % 7 == i] for i, run in enumerate(apart)]
+        cases = [(runs, files), (apart, [self.run_file(run, "apart%d" % i)
+                                         for i, run in enumerate(apart)])]
+        for pairs, names in cases:
+            for rule in (None, "keep-all", "keep-first", "keep-last", "append", "reject"):
+                for order_values in (False, True):
+                    arguments = [] if rule is None else ["--duplicates=" + rule]
+                    arguments += ["--order-values"] if order_values else []
+                    expected = merged(pairs, rule or "keep-all", order_values)
+                    done = self.tool("merge", *arguments, *names, "-o", self.path("out.run"))
+                    self.assertEqual(done.stdout, b"")
+                    if expected is None:
+                        self.assertEqual(done.returncode, 1)
+                        self.assertRegex(done.stderr.decode(), "^etlrun: %s: duplicate key .*\n$" %
+                                         re.escape(self.path("out.run")))
+                        self.assertNotIn("out.run", self.names())
+                        continue
+                    self.assertEqual((done.returncode, done.stderr), (0, b""))
+                    self.assertEqual(self.saved(), expected, (rule, order_values))
+                    self.expect(0, "DIR/out.run: ok\n", "", "verify", self.path("out.run"))
+                    os.unlink(self.path("out.run"))
+
+    def test_large(self):
+        """Several times the memory, from files whose ranges overlap and such whose do not."""
+        runs = []
+        for i in range(10):
+            keys = sorted(self.random.randrange(1 << 20) + (i >= 8) * (i << 20)
+                          for _ in range(2500))
+            runs.append([(b"%08x" % key, self.random.randbytes(self.random.randrange(150)))
+                         for key in keys])
+        files = [self.run_file(run, "%d.run" % i) for i, run in enumerate(runs)]
+        place = self.path("temporary")
+        os.mkdir(place)
+        for arguments, rule, order_values in (([], "keep-all", False),
+                                              (["--order-values"], "keep-all", True),
+                                              (["--duplicates", "keep-last"], "keep-last", False)):
+            self.expect(0, "", "", "merge", "-S1M", "-T", place, "--force", "-o",
+                        self.path("out.run"), *arguments, *files)
+            self.assertEqual(self.tool("dump", self.path("out.run")).stdout,
+                             as_text(merged(runs, rule, order_values)))
+            self.expect(0, "", "", "verify", "-q", self.path("out.run"))
+        self.assertEqual(os.listdir(place), [])
+
+    def test_output(self):
+        first = self.run_file(EXAMPLE, "first.run")
+        second = self.run_file([(b"banana", b"yellow"), (b"date", None)], "second.run")
+        out = self.path("out.run")
+        with open(first, "rb") as file:
+            before = file.read()
+        refusal = "etlrun: DIR/first.run: exists already, and is replaced only with --force\n"
+        self.expect(3, "", refusal, "merge", "-o", first, second)
+        with open(first, "rb") as file:
+            self.assertEqual(file.read(), before)
+        os.symlink("nowhere", out)
+        self.expect(3, "", refusal.replace("first", "out"), "merge", "-o", out, second)
+        os.unlink(out)
+        self.expect(0, "", "", "merge", "--force", "--output=" + first, "--duplicates=keep-last",
+                    first, second)
+        self.assertEqual(self.saved("first.run"), [
+            (b"apple", b"red"), (b"banana", b"yellow"), (b"cherry", b""), (b"date", None)])
+        self.expect(0, "", "", "merge", "--buffer-size", "0", "--temporary-directory=/tmp", "-T",
+                    self.scratch.name, "-o", out, self.run_file([], "none.run"))
+        self.assertEqual(self.saved(), [])
+        self.assertEqual(self.names(), ["first.run", "none.run", "out.run", "second.run"])
+
+    def test_damage(self):
+        pairs = [(b"%06d" % i, b"v" * 90) for i in range(400)]
+        data = bytearray(run_files.make(pairs))
+        size = len(data)
+        data[20000] ^= 1
+        body = self.file(bytes(data), "body")
+        cut = self.file(run_files.make(pairs)[:-1], "cut")
+        good = self.run_file(EXAMPLE, "good")
+        out = self.path("out.run")
+        done = self.tool("merge", "-o", out, good, body)
+        self.assertEqual((done.returncode, done.stdout), (1, b""))
+        self.assertTrue(done.stderr.decode().startswith(
+            "etlrun: %s: damaged: checksum of the block at offset 16384 of %d, block 1" %
+            (body, size)), done.stderr)
+        done = self.tool("merge", "-o", out, cut, good, self.path("none"), cut)
+        self.assertEqual(done.returncode, 3)
+        lines = done.stderr.decode().splitlines()
+        self.assertTrue(lines[0].startswith("etlrun: %s: damaged: no footer at offset" % cut))
+        self.assertEqual(lines[1],
+                         "etlrun: %s: No such file or directory" % self.path("none"))
+        self.assertEqual(lines[2:], lines[:1])
+        self.assertEqual(self.tool("merge", "-o", out, cut, good).returncode, 1)
+        disorder = self.run_file([(b"b", b"1"), (b"a", b"2")], "disorder")
+        self.assertEqual(self.tool("merge", "-o", out, disorder).returncode, 1)
+        self.assertEqual(self.names(), ["body", "cut", "disorder", "good"])
+
+    def test_trouble(self):
+        name = self.run_file([(b"%06d" % i, b"v" * 90) for i in range(4000)])
+        out = self.path("out.run")
+        limit = (100000, 100000)
+        done = self.tool("merge", "-o", out, name, preexec_fn=lambda: resource.setrlimit(
+            resource.RLIMIT_FSIZE, limit))
+        self.assertEqual((done.returncode, done.stdout), (3, b""))
+        self.assertRegex(done.stderr.decode(), r"^etlrun: .*File too large.*\n$")
+        for arguments in (["-o", self.path("none/out")], ["-o", out, "-T", self.path("none")],
+                          ["-o", self.scratch.name, "--force"], ["-o", out, self.scratch.name]):
+            done = self.tool("merge", *arguments, name)
+            self.assertEqual((done.returncode, done.stdout), (3, b""))
+            self.assertRegex(done.stderr.decode(), r"^etlrun: .+: .+\n$")
+        self.assertEqual(self.names(), ["a.run"])
+
+    def test_many_files(self):
+        """More than there may be descriptors."""
+        runs = [[(b"%04d" % key, b"%d" % i) for key in range(i % 7, 900, i + 1)] for i in range(60)]
+        files = [self.run_file(run, "%d.run" % i) for i, run in enumerate(runs)]
+        self.expect(0, "", "", "merge", "-o", self.path("out.run"), *files,
+                    preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24)))
+        self.assertEqual(self.saved(), merged(runs))
+
+    def test_usage(self):
+        name = self.run_file(EXAMPLE)
+        end = "Try 'etlrun help merge'.\n"
+        for message, arguments in (
+                ("no output was given", [name]), ("no file was given", ["-o", name + "x"]),
+                ("not a rule for duplicates", ["--duplicates=reduce", name]),
+                ("not a size", ["-S", "many", name]), ("not a size", ["-S", "1X", name]),
+                ("unrecognized option '--json'", ["--json", name])):
+            self.expect(2, "", "etlrun: %s\n%s" % (message, end), "merge", *arguments)
+
+    def test_interrupt(self):
+        """Once progress was shown: it is in the midst of the work."""
+        name = self.run_file([(b"%06d" % i, b"v" * 190) for i in range(5500)])
+        os.mkdir(self.path("temporary"))
+        process = subprocess.Popen([PROGRAM, "merge", "--progress", "-T", self.path("temporary"),
+                                    "-o", self.path("out.run"), *[name] * 900],
+                                   stderr=subprocess.PIPE)
+        shown = process.stderr.read(20)
+        process.send_signal(signal.SIGINT)
+        shown += process.stderr.read()
+        process.stderr.close()
+        self.assertEqual(process.wait(60), 130, shown)
+        self.assertRegex(shown, rb"^(\r\x1b\[Ketlrun: (loading|merging) [^\r]* pairs, [^\r]*)+"
+                         rb"\r\x1b\[K$")
+        self.assertEqual(self.names(), ["a.run", "temporary"])
+        self.assertEqual(os.listdir(self.path("temporary")), [])
+
+
 class CommandLine(ToolTest):
     def test_usage(self):
         name = self.run_file(EXAMPLE)
@@ -371,7 +547,9 @@ class CommandLine(ToolTest):
         self.assertIn(b"Usage: etlrun COMMAND", whole.stdout)
         for same in (["help"], ["-h"]):
             self.assertEqual(self.tool(*same).stdout, whole.stdout)
-        for command in re.findall(rb"^  ([a-z]+)  ", whole.stdout, re.M):
+        commands = re.findall(rb"^  ([a-z]+)  ", whole.stdout, re.M)
+        self.assertEqual(commands, [b"info", b"dump", b"verify", b"merge"])
+        for command in commands:
             shown = self.tool("help", command.decode())
             self.assertEqual((shown.returncode, shown.stderr), (0, b""))
             self.assertIn(b"Usage: etlrun " + command, shown.stdout)

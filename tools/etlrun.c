@@ -1,11 +1,11 @@
-/* etlrun.c: look into run files, and check them.
+/* etlrun.c: look into run files, check them, merge them.
  *
- *     etlrun info | dump | verify   [OPTION]... FILE...
+ *     etlrun info | dump | verify | merge   [OPTION]... FILE...
  *
  * Each command is a file of its own, etlrun_COMMAND.c; what they share is in etlrun.h (this file
  * and etlrun_out.c) and run_file.h. info, dump and verify go through the library's own reader of
  * runs, so that what they say of a file is what a collector would; they need no temporary directory
- * and no thread. */
+ * and no thread. merge is a program as any other, on etl.h alone. */
 #include "etlrun.h"
 
 #include <fcntl.h>
@@ -41,6 +41,23 @@ static const struct command commands[] = {
      "keys, counts and sums. All files are checked, also when one is damaged.\n"
      "\n"
      "  -q, --quiet          do not say what is right\n"},
+    {"merge", etlrun_merge,
+     "Usage: etlrun merge [OPTION]... -o OUT FILE...\n"
+     "Merge run files into one, which is there when it is whole. Equal keys come in the\n"
+     "order of the files.\n"
+     "\n"
+     "  -o, --output=OUT     the file to write; must not exist\n"
+     "      --force          replace OUT, which may be one of the files\n"
+     "      --duplicates=RULE\n"
+     "                       what to do with equal keys: keep-all (the default), keep-first,\n"
+     "                       keep-last, append (their values) or reject (status 1)\n"
+     "      --order-values   equal keys by value, nil first\n"
+     "  -S, --buffer-size=SIZE\n"
+     "                       memory to use: a number with b (bytes), K, M, G or T; K when\n"
+     "                       there is none; default 256M, at least 1M\n"
+     "  -T, --temporary-directory=DIR\n"
+     "                       for what the merge needs beside OUT; may be given several\n"
+     "                       times; default $TMPDIR or /var/tmp\n"},
 };
 
 static const char common_help[] =
@@ -48,16 +65,18 @@ static const char common_help[] =
     "                       show progress on standard error; default: if it is a terminal\n"
     "      --help           this text\n";
 
-static const char help[] = "Usage: etlrun COMMAND [OPTION]... FILE...\n"
-                           "Look into run files of libetl, and check them.\n"
-                           "\n"
-                           "  info                 versions, counts, sizes, first and last key\n"
-                           "  dump                 the pairs, as text or JSON\n"
-                           "  verify               check every byte\n"
-                           "  help COMMAND         how a command is used (also COMMAND --help)\n"
-                           "  --version            the library's version\n"
-                           "\n"
-                           "Exit status: 0 done, 1 a file is damaged, 2 wrong usage, 3 trouble.\n";
+static const char help[] =
+    "Usage: etlrun COMMAND [OPTION]... FILE...\n"
+    "Look into run files of libetl, check them, merge them.\n"
+    "\n"
+    "  info                 versions, counts, sizes, first and last key\n"
+    "  dump                 the pairs, as text or JSON\n"
+    "  verify               check every byte\n"
+    "  merge                many runs into one\n"
+    "  help COMMAND         how a command is used (also COMMAND --help)\n"
+    "  --version            the library's version\n"
+    "\n"
+    "Exit status: 0 done, 1 a file is damaged or a key came twice, 2 wrong usage, 3 trouble.\n";
 
 static const struct command *find(const char *name) {
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
@@ -83,6 +102,22 @@ int etlrun_usage(const char *command, const char *what) {
         console_complain(&etlrun_console, "%s", what);
     fprintf(stderr, "Try 'etlrun help %s'.\n", command);
     return EXIT_USAGE;
+}
+
+bool etlrun_complain_of(const char *name, const char *text) {
+    static const char *const subjects[] = {"a run in ", "the run file "};
+    size_t name_size = strlen(name);
+    for (size_t i = 0; i < sizeof subjects / sizeof subjects[0]; i++) {
+        size_t size = strlen(subjects[i]);
+        const char *rest = text + size + name_size;
+        if (strncmp(text, subjects[i], size) != 0 || strncmp(text + size, name, name_size) != 0 ||
+            *rest != ' ')
+            continue;
+        rest += strncmp(rest, " is ", 4) == 0 ? 4 : 1;
+        console_complain(&etlrun_console, "%s: %s", name, rest);
+        return true;
+    }
+    return false;
 }
 
 int etlrun_common_option(int option, const char *command) {

@@ -8,7 +8,7 @@
 
 /* How the program ends; the larger outweighs. 128 + its number when a signal ended the work. */
 enum {
-    EXIT_NO = 1,      /* a file is damaged */
+    EXIT_NO = 1,      /* a file is damaged, a key came twice */
     EXIT_USAGE = 2,   /* the command line makes no sense */
     EXIT_TROUBLE = 3, /* input, output, memory */
     EXIT_SIGNAL = 128
@@ -25,6 +25,7 @@ static inline int etlrun_worse(int a, int b) {
 int etlrun_info(int argc, char **argv);
 int etlrun_dump(int argc, char **argv);
 int etlrun_verify(int argc, char **argv);
+int etlrun_merge(int argc, char **argv);
 
 /* What every command knows besides its own options: etlrun_common_option takes them, and whatever
  * getopt_long did not know. -1: go on; else the exit status. */
@@ -40,6 +41,10 @@ int etlrun_common_option(int option, const char *command);
 
 /* Complain, and point to the help. Returns EXIT_USAGE. */
 int etlrun_usage(const char *command, const char *what);
+
+/* Where the library says something of the file NAME ("a run in NAME is damaged: ...", "the run file
+ * NAME ..."): complain in this program's way, "etlrun: NAME: damaged: ...". */
+bool etlrun_complain_of(const char *name, const char *text);
 
 /* ---- Watching */
 

@@ -5,23 +5,10 @@
 
 enum { BUFFER = 1 << 20, WATCH = 1 << 18 /* bytes from one look at the clock to the next */ };
 
-/* What the library says of the file without its name: "a run in NAME is damaged: ..." */
-static const char *without_name(const char *text, const char *name) {
-    static const char *const subjects[] = {"a run in ", "the run file "};
-    size_t name_size = strlen(name);
-    for (size_t i = 0; i < sizeof subjects / sizeof subjects[0]; i++) {
-        const char *at = text + strlen(subjects[i]);
-        if (strncmp(text, subjects[i], strlen(subjects[i])) == 0 &&
-            strncmp(at, name, name_size) == 0 && at[name_size] == ' ')
-            return at + name_size + (strncmp(at + name_size, " is ", 4) == 0 ? 4 : 1);
-    }
-    return text;
-}
-
 int run_file_failed(struct run_file *file, int status) {
-    if (!etlrun_console.interrupted)
-        console_complain(&etlrun_console, "%s: %s", file->name,
-                         without_name(file->error.text, file->name));
+    const char *text = file->error.text;
+    if (!etlrun_console.interrupted && !etlrun_complain_of(file->name, text))
+        console_complain(&etlrun_console, "%s: %s", file->name, text);
     return status == ETL_E_CORRUPT ? EXIT_NO : EXIT_TROUBLE;
 }
 

@@ -104,6 +104,7 @@ int etlrun_usage(const char *command, const char *what) {
     return EXIT_USAGE;
 }
 
+/* Without the advice, which would be repeated for every block. */
 bool etlrun_complain_of(const char *name, const char *text) {
     static const char *const subjects[] = {"a run in ", "the run file "};
     size_t name_size = strlen(name);
@@ -114,7 +115,9 @@ bool etlrun_complain_of(const char *name, const char *text) {
             *rest != ' ')
             continue;
         rest += strncmp(rest, " is ", 4) == 0 ? 4 : 1;
-        console_complain(&etlrun_console, "%s: %s", name, rest);
+        const char *advice = strstr(rest, ": save it anew");
+        size_t shown = advice != NULL ? (size_t)(advice - rest) : strlen(rest);
+        console_complain(&etlrun_console, "%s: %.*s", name, (int)shown, rest);
         return true;
     }
     return false;

@@ -24,10 +24,10 @@ int run_file_open(struct run_file *file, const char *name) {
                          os_error == EINVAL ? "not a regular file" : strerror(os_error));
         return EXIT_TROUBLE;
     }
+    etl__os_close(descriptor); /* it was to say what cannot be opened at all, in plain words */
     *file = (struct run_file){.name = name, .whole = true};
     etl__memory_init(&file->memory, &from_libc, SIZE_MAX);
-    int status =
-        etl__run_open(&file->run, &file->memory, descriptor, ETL_ACCESS_READ, name, &file->error);
+    int status = etl__run_open_named(&file->run, &file->memory, name, false, &file->error);
     if (status == ETL_OK)
         status = etl__provider_file_open(&file->provider, file->run, &file->memory, BUFFER, 0,
                                          &file->error);

@@ -46,7 +46,7 @@ bool etl__arena_make_room(struct etl__arena *arena, size_t bytes) {
     return etl__memory_left(arena->memory) >= bytes;
 }
 
-static struct etl__segment *count_taken(struct etl__arena *arena, struct etl__segment *segment) {
+static struct etl__segment *count_segment(struct etl__arena *arena, struct etl__segment *segment) {
     arena->taken_bytes += segment->size;
     if (arena->taken_bytes > arena->round_peak)
         arena->round_peak = arena->taken_bytes;
@@ -71,13 +71,13 @@ size_t etl__arena_owed(const struct etl__arena *arena, size_t ordering) {
     return arena->memory->pool != NULL && gone < ETL__OWED ? ETL__OWED - gone : 0;
 }
 
-static struct etl__segment *take_new(struct etl__arena *arena, size_t size) {
+static struct etl__segment *take_new_segment(struct etl__arena *arena, size_t size) {
     struct etl__segment *segment = etl__alloc_large(arena->memory, size);
     if (segment == NULL)
         return NULL;
     segment->next = NULL;
     segment->size = size;
-    return count_taken(arena, segment);
+    return count_segment(arena, segment);
 }
 
 size_t etl__arena_segment_size(size_t needed) {
@@ -118,7 +118,7 @@ static struct etl__segment *take_pooled(struct etl__arena *arena, size_t least, 
         return NULL;
     segment->next = NULL;
     segment->size = size;
-    return count_taken(arena, segment);
+    return count_segment(arena, segment);
 }
 
 struct etl__segment *etl__arena_take(struct etl__arena *arena, size_t needed, size_t wanted,
@@ -130,7 +130,7 @@ struct etl__segment *etl__arena_take(struct etl__arena *arena, size_t needed, si
         return take_pooled(arena, least, wanted, most);
     struct etl__segment *segment = take_waiting(arena, least, wanted, most);
     if (segment != NULL)
-        return count_taken(arena, segment);
+        return count_segment(arena, segment);
     size_t size = wanted > most ? round_down(most) : wanted;
     if (size < least)
         size = least;
@@ -140,7 +140,7 @@ struct etl__segment *etl__arena_take(struct etl__arena *arena, size_t needed, si
         if (size < least)
             return NULL;
     }
-    return take_new(arena, size);
+    return take_new_segment(arena, size);
 }
 
 struct etl__segment *etl__arena_take_over_limit(struct etl__arena *arena, size_t needed) {
@@ -148,7 +148,7 @@ struct etl__segment *etl__arena_take_over_limit(struct etl__arena *arena, size_t
     if (size == SIZE_MAX)
         return NULL;
     etl__arena_make_room(arena, size);
-    return take_new(arena, size);
+    return take_new_segment(arena, size);
 }
 
 void etl__arena_give(struct etl__arena *arena, struct etl__segment *list) {

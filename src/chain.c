@@ -7,21 +7,21 @@
  * it: ties are the heap's to decide. */
 #include "chain.h"
 
-struct range {
+struct key_range {
     etl_slice first, last;
     uint32_t provider;
 };
 
-static int compare(etl_slice a, etl_slice b) {
+static int compare_keys(etl_slice a, etl_slice b) {
     return etl__key_compare(a.data, a.size, b.data, b.size);
 }
 
 /* Put a range into its place among ranges[0..count), by first key. */
-static void insert(struct range *ranges, size_t count, struct range range) {
+static void insert(struct key_range *ranges, size_t count, struct key_range range) {
     size_t low = 0, high = count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (compare(ranges[middle].first, range.first) <= 0)
+        if (compare_keys(ranges[middle].first, range.first) <= 0)
             low = middle + 1;
         else
             high = middle;
@@ -30,11 +30,11 @@ static void insert(struct range *ranges, size_t count, struct range range) {
     ranges[low] = range;
 }
 
-static int read_ranges(struct etl__provider *const *providers, size_t count, struct range *ranges,
-                       size_t *used, struct etl__error *error) {
+static int read_ranges(struct etl__provider *const *providers, size_t count,
+                       struct key_range *ranges, size_t *used, struct etl__error *error) {
     *used = 0;
     for (uint32_t i = 0; i < count; i++) {
-        struct range range = {.provider = i};
+        struct key_range range = {.provider = i};
         int status = providers[i]->bounds(providers[i], &range.first, &range.last, error);
         if (status == ETL_END)
             continue;
@@ -46,8 +46,8 @@ static int read_ranges(struct etl__provider *const *providers, size_t count, str
 
 int etl__chain(struct etl__memory *memory, struct etl__provider *const *providers, size_t count,
                uint32_t *heads, uint32_t *next, size_t *chains, struct etl__error *error) {
-    size_t size = count * (sizeof(struct range) + sizeof(etl_slice) + sizeof(uint32_t));
-    struct range *ranges = etl__alloc(memory, size);
+    size_t size = count * (sizeof(struct key_range) + sizeof(etl_slice) + sizeof(uint32_t));
+    struct key_range *ranges = etl__alloc(memory, size);
     if (ranges == NULL)
         return etl__fail_memory(error, size, "the runs' key ranges");
     etl_slice *ends = (etl_slice *)(ranges + count);
@@ -58,7 +58,7 @@ int etl__chain(struct etl__memory *memory, struct etl__provider *const *provider
     for (size_t i = 0; status == ETL_OK && i < used; i++) {
         uint32_t provider = ranges[i].provider;
         size_t chain = 0;
-        while (chain < *chains && compare(ends[chain], ranges[i].first) >= 0)
+        while (chain < *chains && compare_keys(ends[chain], ranges[i].first) >= 0)
             chain++;
         if (chain == *chains)
             heads[(*chains)++] = provider;

@@ -35,7 +35,7 @@ static bool is_order(etl_key_order order) {
 
 /* ---- Numbers: `size` bytes, whose order as unsigned bits is the values' */
 
-static inline uint8_t *put(uint8_t *to, uint64_t bits, size_t size, etl_key_order order) {
+static inline uint8_t *put_bits(uint8_t *to, uint64_t bits, size_t size, etl_key_order order) {
     assert(to != NULL && is_order(order));
     if (order == ETL_KEY_DESCENDING)
         bits = ~bits;
@@ -58,31 +58,31 @@ static inline int peek(const etl_slice *key, uint64_t *bits, size_t size, etl_ke
     return ETL_OK;
 }
 
-static inline void take(etl_slice *key, size_t size) {
+static inline void skip_bytes(etl_slice *key, size_t size) {
     key->data = (const uint8_t *)key->data + size;
     key->size -= size;
 }
 
 static inline int get(etl_slice *key, uint64_t *bits, size_t size, etl_key_order order) {
     ETL__TRY(peek(key, bits, size, order));
-    take(key, size);
+    skip_bytes(key, size);
     return ETL_OK;
 }
 
 uint8_t *etl_key_put_u8(uint8_t *to, uint8_t value, etl_key_order order) {
-    return put(to, value, sizeof value, order);
+    return put_bits(to, value, sizeof value, order);
 }
 
 uint8_t *etl_key_put_u16(uint8_t *to, uint16_t value, etl_key_order order) {
-    return put(to, value, sizeof value, order);
+    return put_bits(to, value, sizeof value, order);
 }
 
 uint8_t *etl_key_put_u32(uint8_t *to, uint32_t value, etl_key_order order) {
-    return put(to, value, sizeof value, order);
+    return put_bits(to, value, sizeof value, order);
 }
 
 uint8_t *etl_key_put_u64(uint8_t *to, uint64_t value, etl_key_order order) {
-    return put(to, value, sizeof value, order);
+    return put_bits(to, value, sizeof value, order);
 }
 
 int etl_key_get_u8(etl_slice *key, uint8_t *value, etl_key_order order) {
@@ -124,7 +124,7 @@ static inline uint64_t sign_bit(size_t size) {
 }
 
 static inline uint8_t *put_signed(uint8_t *to, int64_t value, size_t size, etl_key_order order) {
-    return put(to, (uint64_t)value ^ sign_bit(size), size, order);
+    return put_bits(to, (uint64_t)value ^ sign_bit(size), size, order);
 }
 
 static inline int get_signed(etl_slice *key, int64_t *value, size_t size, etl_key_order order) {
@@ -199,7 +199,7 @@ static uint8_t *put_float(uint8_t *to, uint64_t bits, const struct format *forma
     if ((bits & ~sign) > format->infinity)
         bits = format->nan;
     bits ^= (bits & sign) != 0 ? UINT64_MAX : sign;
-    return put(to, bits, format->size, order);
+    return put_bits(to, bits, format->size, order);
 }
 
 static int get_float(etl_slice *key, uint64_t *bits, const struct format *format,
@@ -210,7 +210,7 @@ static int get_float(etl_slice *key, uint64_t *bits, const struct format *format
     if ((found & ~sign) > format->infinity && found != format->nan)
         return ETL_E_CORRUPT;
     *bits = found;
-    take(key, format->size);
+    skip_bytes(key, format->size);
     return ETL_OK;
 }
 
@@ -273,7 +273,7 @@ uint8_t *etl_key_put_bytes(uint8_t *to, etl_slice value, etl_key_order order) {
 }
 
 /* How long the string at from is, encoded and as a value. */
-static int measure(etl_slice key, uint8_t mask, size_t *encoded, size_t *size) {
+static int measure_bytes(etl_slice key, uint8_t mask, size_t *encoded, size_t *size) {
     const uint8_t *from = key.data;
     size_t at = 0, values = 0;
     for (;;) {
@@ -303,7 +303,7 @@ int etl_key_get_bytes(etl_slice *key, void *out, size_t capacity, size_t *size,
         return ETL_E_INVALID;
     uint8_t mask = mask_of(order);
     size_t encoded, values;
-    ETL__TRY(measure(*key, mask, &encoded, &values));
+    ETL__TRY(measure_bytes(*key, mask, &encoded, &values));
     if (size != NULL)
         *size = values;
     if (out != NULL && values > capacity)
@@ -316,6 +316,6 @@ int etl_key_get_bytes(etl_slice *key, void *out, size_t capacity, size_t *size,
             from += to[i] == 0;
         }
     }
-    take(key, encoded);
+    skip_bytes(key, encoded);
     return ETL_OK;
 }

@@ -5,7 +5,7 @@
 #include "handle.h"
 #include "os.h"
 
-enum { TICK_PAIRS = 256 };
+enum { LOADED_A_TICK = 256 };
 
 /* Providers over all that the collectors hold, the first collector's first. */
 static int open_providers(etl_collector *const *collectors, size_t count,
@@ -75,7 +75,7 @@ int etl__open_merge(struct etl__merge *merge, etl_collector *const *collectors, 
 }
 
 /* Progress is told for the first collector; any of them may be cancelled. */
-static int tick(etl_collector *const *collectors, size_t count) {
+static int tick_all(etl_collector *const *collectors, size_t count) {
     struct etl__error *error = &collectors[0]->error;
     for (size_t i = 1; i < count; i++)
         if (atomic_load_explicit(&collectors[i]->store.cancel, memory_order_relaxed) != 0)
@@ -84,7 +84,7 @@ static int tick(etl_collector *const *collectors, size_t count) {
 }
 
 /* After each pair: the callback may take its time, and pairs may be large. */
-static bool is_cancelled(etl_collector *const *collectors, size_t count) {
+static bool any_cancelled(etl_collector *const *collectors, size_t count) {
     int cancelled = 0;
     for (size_t i = 0; i < count; i++)
         cancelled |= atomic_load_explicit(&collectors[i]->store.cancel, memory_order_relaxed);
@@ -105,12 +105,12 @@ static int deliver(struct etl__output *output, etl_collector *const *collectors,
                           etl_slice_of(pair->value, pair->value_size));
         if (ETL__UNLIKELY(answer != 0))
             return etl__fail_callback(error, answer, "load");
-        if (ETL__UNLIKELY(output->merge->delivered - ticked >= TICK_PAIRS ||
-                          is_cancelled(collectors, count))) {
+        if (ETL__UNLIKELY(output->merge->delivered - ticked >= LOADED_A_TICK ||
+                          any_cancelled(collectors, count))) {
             ticked = output->merge->delivered;
             progress->pairs_done = ticked;
             progress->bytes_done = bytes;
-            ETL__TRY(tick(collectors, count));
+            ETL__TRY(tick_all(collectors, count));
         }
     }
     return status == ETL_END ? ETL_OK : status;

@@ -68,7 +68,7 @@ static uint64_t code_of_equal(const struct etl__merge *merge, uint32_t player) {
     return merge->order_values ? 0 : merge->ranks[player];
 }
 
-static int compare_values(const struct etl__pair *a, const struct etl__pair *b) {
+static int compare_pair_values(const struct etl__pair *a, const struct etl__pair *b) {
     if (a->value == NULL || b->value == NULL)
         return (a->value != NULL) - (b->value != NULL);
     return etl__key_compare(a->value, a->value_size, b->value, b->value_size);
@@ -92,7 +92,7 @@ ETL__NOINLINE static bool wins_tie(const struct etl__merge *merge, uint32_t a, u
         order = (x->key_size > y->key_size) - (x->key_size < y->key_size);
     bool equal = order == 0;
     if (equal && merge->order_values)
-        order = compare_values(x, y);
+        order = compare_pair_values(x, y);
     if (order == 0)
         order = merge->ranks[a] < merge->ranks[b] ? -1 : 1;
     bool a_wins = order < 0;
@@ -263,7 +263,7 @@ static int check_count(const struct etl__merge *merge, struct etl__error *error)
                      (unsigned long long)expected, (unsigned long long)merge->delivered);
 }
 
-static bool is_cancelled(const struct etl__merge *merge) {
+static bool watch_says_stop(const struct etl__merge *merge) {
     return merge->cancel != NULL && atomic_load_explicit(merge->cancel, memory_order_relaxed) != 0;
 }
 
@@ -271,7 +271,7 @@ int etl__merge_next(struct etl__merge *merge, const struct etl__pair **pair,
                     struct etl__error *error) {
     if (ETL__UNLIKELY(merge->failed != ETL_OK))
         return merge->failed;
-    if (ETL__UNLIKELY(merge->delivered % CANCEL_STEPS == 0) && is_cancelled(merge))
+    if (ETL__UNLIKELY(merge->delivered % CANCEL_STEPS == 0) && watch_says_stop(merge))
         return etl__fail(error, ETL_E_CANCELLED, "merging: cancelled");
     int status;
     if (ETL__LIKELY(merge->primed))
@@ -315,7 +315,7 @@ int etl__merge_seek(struct etl__merge *merge, const uint8_t *key, size_t size,
 }
 
 /* Arrays for as many players as there are providers: chaining only makes them fewer. */
-static bool take_memory(struct etl__merge *merge, struct etl__provider **providers) {
+static bool take_players(struct etl__merge *merge, struct etl__provider **providers) {
     size_t count = merge->provider_count;
     merge->providers = etl__alloc(merge->memory, count * sizeof *merge->providers);
     merge->players = etl__alloc_zeroed(merge->memory, count * sizeof *merge->players);
@@ -341,7 +341,7 @@ int etl__merge_open(struct etl__merge *merge, struct etl__memory *memory,
     if (count == 0)
         return ETL_OK;
     int status = ETL_OK;
-    if (!take_memory(merge, providers))
+    if (!take_players(merge, providers))
         status = etl__fail_memory(error, count * sizeof *merge->players, "merging");
     if (status == ETL_OK)
         status = etl__chain(memory, providers, count, merge->chain_heads, merge->chain_next,

@@ -2,7 +2,7 @@
  *
  * Both ways show the same kind of window: whole blocks that have been checked, from the next
  * record on. A cursor is such a window and the place in the file that it stands for; one function,
- * fill(), joins blocks to it until the record at its start is whole.
+ * fill_half(), joins blocks to it until the record at its start is whole.
  *
  * Mapped  The window is part of the map and its end moves on, a block at a time, so that the
  *         checksum brings the bytes into the cache that the records are then decoded from. Pairs
@@ -203,8 +203,8 @@ static int join_read(struct file_provider *file, struct half *half, struct curso
 
 /* The record at the window's start: how many bytes of it are needed, more than the window has
  * when its head is cut. *pair is right when they are there. */
-static int measure(const struct file_provider *file, const struct cursor *cursor, bool peek,
-                   struct etl__pair *pair, uint64_t *need, struct etl__error *error) {
+static int measure_record(const struct file_provider *file, const struct cursor *cursor, bool peek,
+                          struct etl__pair *pair, uint64_t *need, struct etl__error *error) {
     const struct etl__run *run = file->run;
     const uint8_t *at = cursor->from, *end = at + cursor->size;
     uint64_t offset = cursor_offset(cursor), left = run->footer.data_end - offset;
@@ -231,14 +231,14 @@ static int measure(const struct file_provider *file, const struct cursor *cursor
 
 /* Make the record at the cursor whole, or when peeking its head and key, with blocks read into
  * half. ETL_END at the end of the data. */
-static int fill(struct file_provider *file, struct half *half, struct cursor *cursor, bool peek,
-                struct etl__pair *pair, struct etl__error *error) {
+static int fill_half(struct file_provider *file, struct half *half, struct cursor *cursor,
+                     bool peek, struct etl__pair *pair, struct etl__error *error) {
     uint64_t offset = cursor_offset(cursor), need = 1;
     if (offset == file->run->footer.data_end)
         return ETL_END;
     for (;;) {
         if (cursor->size != 0)
-            ETL__TRY(measure(file, cursor, peek, pair, &need, error));
+            ETL__TRY(measure_record(file, cursor, peek, pair, &need, error));
         if (need <= cursor->size)
             return ETL_OK;
         uint64_t blocks = (offset + need - 1) / BLOCK - cursor->next_block + 1;
@@ -261,7 +261,7 @@ static struct cursor cursor_now(const struct file_provider *file) {
     return cursor;
 }
 
-static void show(struct file_provider *file, const struct cursor *cursor) {
+static void show_window(struct file_provider *file, const struct cursor *cursor) {
     file->cursor = *cursor;
     file->base.at = cursor->from;
     file->base.end = cursor->size != 0 ? cursor->from + cursor->size : cursor->from;
@@ -274,8 +274,8 @@ static int file_refill(struct etl__provider *provider, uint64_t need, struct etl
     struct cursor cursor = cursor_now(file);
     struct etl__pair pair;
     (void)need; /* measured here, against what the file has */
-    ETL__TRY(fill(file, other_half(file, &cursor), &cursor, false, &pair, error));
-    show(file, &cursor);
+    ETL__TRY(fill_half(file, other_half(file, &cursor), &cursor, false, &pair, error));
+    show_window(file, &cursor);
     if (file->run->map != NULL)
         release_behind(file, cursor_offset(&cursor));
     return ETL_OK;
@@ -295,7 +295,7 @@ static int bisect(struct file_provider *file, const uint8_t *key, size_t size, u
         }
         struct cursor cursor = cursor_at(file, *offset);
         struct etl__pair pair;
-        ETL__TRY(fill(file, &file->halves[0], &cursor, true, &pair, error));
+        ETL__TRY(fill_half(file, &file->halves[0], &cursor, true, &pair, error));
         if (etl__key_compare(pair.key, pair.key_size, key, size) < 0)
             below = middle;
         else
@@ -304,14 +304,14 @@ static int bisect(struct file_provider *file, const uint8_t *key, size_t size, u
     return etl__run_record_at_block(file->run, below, offset, error);
 }
 
-static int seek(struct file_provider *file, struct cursor *cursor, const uint8_t *key, size_t size,
-                struct etl__error *error) {
+static int seek_from(struct file_provider *file, struct cursor *cursor, const uint8_t *key,
+                     size_t size, struct etl__error *error) {
     uint64_t offset;
     ETL__TRY(bisect(file, key, size, &offset, error));
     *cursor = cursor_at(file, offset);
     for (;;) {
         struct etl__pair pair;
-        int status = fill(file, other_half(file, cursor), cursor, false, &pair, error);
+        int status = fill_half(file, other_half(file, cursor), cursor, false, &pair, error);
         if (status == ETL_END)
             return ETL_OK;
         if (status != ETL_OK || etl__key_compare(pair.key, pair.key_size, key, size) >= 0)
@@ -327,7 +327,7 @@ static int file_seek(struct etl__provider *provider, const uint8_t *key, size_t 
     struct file_provider *file = (struct file_provider *)provider;
     struct cursor before = cursor_now(file), cursor;
     file->reader = NULL;
-    int status = seek(file, &cursor, key, size, error);
+    int status = seek_from(file, &cursor, key, size, error);
     if (status != ETL_OK) /* back to where it was, to be read again: the buffers were used */
         cursor = cursor_at(file, cursor_offset(&before));
     if (file->run->map != NULL) {
@@ -335,7 +335,7 @@ static int file_seek(struct etl__provider *provider, const uint8_t *key, size_t 
                               (size_t)(before.end_offset - file->released));
         file->released = cursor_offset(&cursor) / RELEASE_ALIGN * RELEASE_ALIGN;
     }
-    show(file, &cursor);
+    show_window(file, &cursor);
     return status;
 }
 
@@ -345,7 +345,7 @@ static int load_key(struct file_provider *file, int which, uint64_t offset,
     struct half apart = {NULL, NULL, 0};
     struct cursor cursor = cursor_at(file, offset);
     struct etl__pair pair;
-    int status = fill(file, &apart, &cursor, true, &pair, error);
+    int status = fill_half(file, &apart, &cursor, true, &pair, error);
     if (status == ETL_OK && which == LAST_KEY) {
         uint64_t head_size = (uint64_t)(pair.key - cursor.from);
         if (offset + head_size + pair.key_size + pair.value_size != file->run->footer.data_end)
@@ -464,7 +464,7 @@ int etl__provider_file_open(struct etl__provider **out, const struct etl__run *r
         }
     }
     struct cursor start = cursor_at(file, run->footer.first_record);
-    show(file, &start);
+    show_window(file, &start);
     *out = &file->base;
     return ETL_OK;
 }

@@ -19,7 +19,7 @@ static bool is_indexed(const struct etl__buffer *buffer) {
     return (buffer->order & ETL__ASCENDING) == 0;
 }
 
-static int refill(struct etl__provider *base, uint64_t need, struct etl__error *error) {
+static int memory_refill(struct etl__provider *base, uint64_t need, struct etl__error *error) {
     struct memory_provider *provider = (struct memory_provider *)base;
     (void)need; /* records never straddle extents */
     (void)error;
@@ -67,7 +67,7 @@ static void seek_extents(struct memory_provider *provider, const uint8_t *key, s
     }
     provider->extent = low == 0 ? 0 : low - 1;
     provider->base.at = provider->base.end = NULL;
-    if (refill(&provider->base, 0, NULL) != ETL_OK)
+    if (memory_refill(&provider->base, 0, NULL) != ETL_OK)
         return;
     struct etl__provider *base = &provider->base;
     while (base->at < base->end && compare_record(base->at, key, size) < 0) {
@@ -77,8 +77,8 @@ static void seek_extents(struct memory_provider *provider, const uint8_t *key, s
     }
 }
 
-static int seek(struct etl__provider *base, const uint8_t *key, size_t size,
-                struct etl__error *error) {
+static int memory_seek(struct etl__provider *base, const uint8_t *key, size_t size,
+                       struct etl__error *error) {
     struct memory_provider *provider = (struct memory_provider *)base;
     (void)error;
     if (is_indexed(provider->buffer))
@@ -94,8 +94,8 @@ static etl_slice key_of(const uint8_t *record) {
     return etl_slice_of(pair.key, pair.key_size);
 }
 
-static int bounds(struct etl__provider *base, etl_slice *first, etl_slice *last,
-                  struct etl__error *error) {
+static int memory_bounds(struct etl__provider *base, etl_slice *first, etl_slice *last,
+                         struct etl__error *error) {
     const struct etl__buffer *buffer = ((struct memory_provider *)base)->buffer;
     (void)error;
     if (buffer->pairs == 0)
@@ -146,8 +146,8 @@ static size_t entry_behind(const struct etl__buffer *buffer, double share) {
     return (size_t)buffer->pairs - 1;
 }
 
-static int sample(struct etl__provider *base, uint64_t part, uint64_t parts, etl_slice *key,
-                  struct etl__error *error) {
+static int memory_sample(struct etl__provider *base, uint64_t part, uint64_t parts, etl_slice *key,
+                         struct etl__error *error) {
     const struct etl__buffer *buffer = ((struct memory_provider *)base)->buffer;
     (void)error;
     if (buffer->pairs == 0)
@@ -166,7 +166,7 @@ static int sample(struct etl__provider *base, uint64_t part, uint64_t parts, etl
     return ETL_OK;
 }
 
-static void close_provider(struct etl__provider *base) {
+static void memory_close(struct etl__provider *base) {
     struct memory_provider *provider = (struct memory_provider *)base;
     etl__free(provider->memory, provider, sizeof *provider);
 }
@@ -180,12 +180,12 @@ int etl__provider_memory_open(struct etl__provider **out, const struct etl__buff
         return etl__fail_memory(error, sizeof *provider, "reading a buffer");
     provider->buffer = buffer;
     provider->memory = memory;
-    provider->base = (struct etl__provider){.refill = refill,
-                                            .seek = seek,
-                                            .bounds = bounds,
-                                            .sample = sample,
+    provider->base = (struct etl__provider){.refill = memory_refill,
+                                            .seek = memory_seek,
+                                            .bounds = memory_bounds,
+                                            .sample = memory_sample,
                                             .bytes = etl__buffer_record_bytes(buffer),
-                                            .close = close_provider,
+                                            .close = memory_close,
                                             .slots = buffer->table,
                                             .pairs = buffer->pairs};
     if (is_indexed(buffer)) {

@@ -7,7 +7,7 @@
  * provider of its own. */
 #include "provider_partition.h"
 
-enum { WALK_AHEAD = 1024, LEAST_LEFT = 4 /* buckets, for each half */ };
+enum { CHUNK_AHEAD = 1024, LEAST_LEFT = 4 /* buckets, for each half */ };
 
 struct partition_provider {
     struct etl__provider base;
@@ -37,7 +37,7 @@ static struct etl__entry *walk_chunk(struct etl__chunk *chunk, uint32_t base,
     while (at < end) {
         struct etl__pair pair;
         etl__record_view(at, &pair);
-        ETL__PREFETCH(at + WALK_AHEAD);
+        ETL__PREFETCH(at + CHUNK_AHEAD);
         entry->prefix = etl__key_prefix(pair.key, pair.key_size);
         entry->reference = base + (uint32_t)(at - data);
         entry->key_size = pair.key_size;
@@ -118,7 +118,7 @@ static int refill_share(struct etl__provider *base, uint64_t need, struct etl__e
     return ETL_OK;
 }
 
-static int refill(struct etl__provider *base, uint64_t need, struct etl__error *error) {
+static int partition_refill(struct etl__provider *base, uint64_t need, struct etl__error *error) {
     struct partition_provider *provider = (struct partition_provider *)base;
     (void)need;
     (void)error;
@@ -152,8 +152,8 @@ static const struct etl__entry *find_entry(const struct partition_provider *prov
     return low;
 }
 
-static int seek(struct etl__provider *base, const uint8_t *key, size_t size,
-                struct etl__error *error) {
+static int partition_seek(struct etl__provider *base, const uint8_t *key, size_t size,
+                          struct etl__error *error) {
     struct partition_provider *provider = (struct partition_provider *)base;
     (void)error;
     uint32_t bucket = etl__splitters_find(&provider->buffer->partition->splitters, key, size);
@@ -182,8 +182,8 @@ static etl_slice extreme(const struct etl__bucket *bucket, bool greatest) {
     return etl_slice_of(found.key, found.key_size);
 }
 
-static int bounds(struct etl__provider *base, etl_slice *first, etl_slice *last,
-                  struct etl__error *error) {
+static int partition_bounds(struct etl__provider *base, etl_slice *first, etl_slice *last,
+                            struct etl__error *error) {
     struct partition_provider *provider = (struct partition_provider *)base;
     (void)error;
     uint32_t low = 0, high = bucket_count(provider);
@@ -200,8 +200,8 @@ static int bounds(struct etl__provider *base, etl_slice *first, etl_slice *last,
 
 /* A key of the bucket in which that part lies. Inside a bucket keys are in no order: what begins its
  * chunks is drawn at random from its range, so that a bucket that holds much can be cut too. */
-static int sample(struct etl__provider *base, uint64_t part, uint64_t parts, etl_slice *key,
-                  struct etl__error *error) {
+static int partition_sample(struct etl__provider *base, uint64_t part, uint64_t parts,
+                            etl_slice *key, struct etl__error *error) {
     struct partition_provider *provider = (struct partition_provider *)base;
     (void)error;
     uint64_t wanted = (uint64_t)((double)part / (double)parts * (double)base->bytes);
@@ -220,7 +220,7 @@ static int sample(struct etl__provider *base, uint64_t part, uint64_t parts, etl
     return ETL_END;
 }
 
-static void close_provider(struct etl__provider *base) {
+static void partition_close(struct etl__provider *base) {
     struct partition_provider *provider = (struct partition_provider *)base;
     struct etl__memory *memory = provider->memory;
     etl__free(memory, provider->index, provider->index_capacity * sizeof *provider->index);
@@ -232,7 +232,7 @@ static void close_provider(struct etl__provider *base) {
 }
 
 /* Index, scratch and table for the largest bucket. */
-static bool take_memory(struct partition_provider *provider) {
+static bool take_chunk(struct partition_provider *provider) {
     uint32_t chunks = 1;
     for (uint32_t i = 0; i < bucket_count(provider); i++) {
         const struct etl__bucket *bucket = bucket_at(provider, i);
@@ -257,11 +257,11 @@ int etl__provider_partition_open(struct etl__provider **out, const struct etl__b
         return etl__fail_memory(error, sizeof *provider, "reading a buffer");
     provider->buffer = buffer;
     provider->memory = memory;
-    provider->base = (struct etl__provider){.refill = refill,
-                                            .seek = seek,
-                                            .bounds = bounds,
-                                            .sample = sample,
-                                            .close = close_provider,
+    provider->base = (struct etl__provider){.refill = partition_refill,
+                                            .seek = partition_seek,
+                                            .bounds = partition_bounds,
+                                            .sample = partition_sample,
+                                            .close = partition_close,
                                             .bytes = etl__buffer_record_bytes(buffer),
                                             .pairs = buffer->pairs};
     if (share != NULL) {
@@ -270,8 +270,8 @@ int etl__provider_partition_open(struct etl__provider **out, const struct etl__b
         provider->base.refill = refill_share;
         provider->base.pairs = 0;
     }
-    if (!take_memory(provider)) {
-        close_provider(&provider->base);
+    if (!take_chunk(provider)) {
+        partition_close(&provider->base);
         return etl__fail_memory(error, buffer->partition->most_pairs * sizeof(struct etl__entry),
                                 "ordering a bucket");
     }

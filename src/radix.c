@@ -21,13 +21,13 @@
 #include "radix.h"
 
 enum {
-    MAX_BITS = 10,           /* of a digit: more parts than that lose the translation cache */
-    MAX_BINS = 8192,         /* of spreading: 16 KiB of counters, half of a first-level cache */
-    MIN_SPREAD = 64,         /* entries: below, digits cost no more */
-    MOVES_AN_ENTRY = 4,      /* the budget of an insertion pass */
-    MAX_MISSES = 4,          /* in a row, after which spreading is left for a while: */
-    REST = 1 << 20,          /* entries */
-    POLL_INTERVAL = 1 << 20, /* entries between two looks at the cancel flag */
+    MAX_BITS = 10,          /* of a digit: more parts than that lose the translation cache */
+    MAX_BINS = 8192,        /* of spreading: 16 KiB of counters, half of a first-level cache */
+    MIN_SPREAD = 64,        /* entries: below, digits cost no more */
+    MOVES_AN_ENTRY = 4,     /* the budget of an insertion pass */
+    MAX_MISSES = 4,         /* in a row, after which spreading is left for a while: */
+    REST = 1 << 20,         /* entries */
+    POLL_ENTRIES = 1 << 20, /* entries between two looks at the cancel flag */
 };
 
 /* What one pass over a part finds out. */
@@ -69,7 +69,7 @@ void etl__radix_init(struct etl__radix *radix, struct etl__entry *scratch, size_
     radix->cancel = cancel;
 }
 
-static struct extent measure(const struct etl__entry *entries, size_t count) {
+static struct extent find_extent(const struct etl__entry *entries, size_t count) {
     struct extent extent = {UINT64_MAX, 0, true};
     uint64_t previous = 0;
     unsigned descents = 0;
@@ -167,7 +167,7 @@ static void sort_digits(struct etl__entry *from, struct etl__entry *to, size_t c
         for (size_t i = 0; i < count; i++)
             counters[from[i].prefix >> shift & mask]++;
         if (counters[from[0].prefix >> shift & mask] == count) {
-            extent = measure(from, count);
+            extent = find_extent(from, count);
             width = bit_width(extent.min ^ extent.max);
             if (width != 0 && !extent.ascending)
                 continue;
@@ -214,7 +214,7 @@ void etl__radix_sort(struct etl__radix *radix, struct etl__entry *entries, size_
             (void)insert_all(entries, entries, count, SIZE_MAX);
         return;
     }
-    struct extent extent = measure(entries, count);
+    struct extent extent = find_extent(entries, count);
     if (extent.ascending)
         return;
     if (radix->rest > count) {
@@ -244,7 +244,7 @@ static int count_parts(const struct etl__radix *radix, const struct etl__entry *
     size_t mask = parts->count - 1;
     memset(parts->end, 0, parts->count * sizeof *parts->end);
     for (size_t i = 0; i < count;) {
-        size_t stop = count - i > POLL_INTERVAL ? i + POLL_INTERVAL : count;
+        size_t stop = count - i > POLL_ENTRIES ? i + POLL_ENTRIES : count;
         for (; i < stop; i++)
             parts->end[entries[i].prefix >> shift & mask]++;
         if (etl__radix_cancelled(radix))
@@ -274,7 +274,7 @@ static int permute(const struct etl__radix *radix, struct etl__entry *entries, u
             size_t part = parts->open[o], end = parts->end[part];
             size_t i = begin[part];
             while (i < end) {
-                size_t stop = end - i > POLL_INTERVAL ? i + POLL_INTERVAL : end;
+                size_t stop = end - i > POLL_ENTRIES ? i + POLL_ENTRIES : end;
                 done += stop - i;
                 for (; i < stop; i++) {
                     struct etl__entry entry = entries[i];
@@ -282,7 +282,7 @@ static int permute(const struct etl__radix *radix, struct etl__entry *entries, u
                     entries[i] = entries[target];
                     entries[target] = entry;
                 }
-                if (done >= POLL_INTERVAL) {
+                if (done >= POLL_ENTRIES) {
                     done = 0;
                     if (etl__radix_cancelled(radix))
                         return ETL_E_CANCELLED;
@@ -299,9 +299,9 @@ static int permute(const struct etl__radix *radix, struct etl__entry *entries, u
 int etl__radix_split(struct etl__radix *radix, struct etl__entry *entries, size_t count,
                      unsigned *shift) {
     struct extent extent = {UINT64_MAX, 0, true};
-    for (size_t i = 0; i < count; i += POLL_INTERVAL) {
-        size_t size = count - i > POLL_INTERVAL ? POLL_INTERVAL : count - i;
-        struct extent piece = measure(entries + i, size);
+    for (size_t i = 0; i < count; i += POLL_ENTRIES) {
+        size_t size = count - i > POLL_ENTRIES ? POLL_ENTRIES : count - i;
+        struct extent piece = find_extent(entries + i, size);
         extent.ascending &= piece.ascending && piece.min >= extent.max;
         extent.min = piece.min < extent.min ? piece.min : extent.min;
         extent.max = piece.max > extent.max ? piece.max : extent.max;

@@ -254,7 +254,7 @@ void etl__store_share_pool(struct etl__store *store, struct etl__region *region,
 }
 
 /* An empty region is the one that is filled. */
-static void fill(struct etl__store *store, struct etl__region *region) {
+static void fill_region(struct etl__store *store, struct etl__region *region) {
     region->state = ETL__FILLING;
     store->filling = region;
     etl__store_share_pool(store, region, 0);
@@ -274,7 +274,7 @@ static int rotate(struct etl__store *store, struct etl__error *error) {
         full->sequence = store->next_sequence;
         ETL__TRY(write_here(store, full, error));
         store->next_sequence++;
-        fill(store, full);
+        fill_region(store, full);
         return keep_bounded(store, error);
     }
     if (store->spilling)
@@ -282,7 +282,7 @@ static int rotate(struct etl__store *store, struct etl__error *error) {
     ETL__TRY(free_region(store, &next, error));
     full->sequence = store->next_sequence++;
     full->state = ETL__SEALED;
-    fill(store, next);
+    fill_region(store, next);
     if (store->spilling)
         ETL__TRY(spill_sealed(store, error));
     return keep_bounded(store, error);

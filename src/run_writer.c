@@ -28,7 +28,7 @@
 #include <string.h>
 
 enum {
-    PIECE = 4096,          /* of the table */
+    TABLE_PIECE = 4096,    /* of the table */
     SHORT_RECORD = 255,    /* what the common path of append writes at most */
     THROUGH_MAX = 4 << 20, /* bytes written between two looks at `cancel` */
     THROUGH_BLOCKS = THROUGH_MAX / ETL__RUN_BLOCK
@@ -66,8 +66,8 @@ struct etl__run_writer {
     struct etl__disk *disk; /* of this run: own_disk, but for a file of the caller's */
     struct etl__disk *own_disk;
     const atomic_int *cancel;
-    uint8_t piece[PIECE + ETL__RUN_FOOTER_SIZE];
-    uint8_t moving[PIECE];
+    uint8_t piece[TABLE_PIECE + ETL__RUN_FOOTER_SIZE];
+    uint8_t moving[TABLE_PIECE];
 };
 
 /* ---- Disk */
@@ -140,19 +140,19 @@ static int table_make_room(struct etl__run_writer *writer, uint64_t end,
                            struct etl__error *error) {
     if (ETL__LIKELY(end <= writer->table_at))
         return ETL_OK;
-    return table_move(writer, 2 * end, writer->moving, PIECE, error);
+    return table_move(writer, 2 * end, writer->moving, TABLE_PIECE, error);
 }
 
 /* The block that ends at file offset `end` is complete. */
 static int table_append(struct etl__run_writer *writer, const uint8_t *block, size_t size,
                         uint32_t first, uint64_t end, struct etl__error *error) {
-    if (writer->piece_bytes == PIECE) {
-        ETL__TRY(charge(writer, PIECE, error));
+    if (writer->piece_bytes == TABLE_PIECE) {
+        ETL__TRY(charge(writer, TABLE_PIECE, error));
         ETL__TRY(table_make_room(writer, end, error));
-        ETL__TRY(
-            write_at(writer, writer->piece, PIECE, writer->table_at + writer->table_bytes, error));
-        writer->table_crc = etl__crc32c(writer->table_crc, writer->piece, PIECE);
-        writer->table_bytes += PIECE;
+        ETL__TRY(write_at(writer, writer->piece, TABLE_PIECE,
+                          writer->table_at + writer->table_bytes, error));
+        writer->table_crc = etl__crc32c(writer->table_crc, writer->piece, TABLE_PIECE);
+        writer->table_bytes += TABLE_PIECE;
         writer->piece_bytes = 0;
     }
     etl__put_u32(writer->piece + writer->piece_bytes, etl__crc32c(0, block, size));
@@ -198,8 +198,8 @@ static int next_block(struct etl__run_writer *writer, struct etl__error *error) 
 }
 
 /* The whole blocks at *data, from where they are. The buffer is empty. */
-static int write_through(struct etl__run_writer *writer, const uint8_t **data, size_t *size,
-                         struct etl__error *error) {
+static int write_past_buffer(struct etl__run_writer *writer, const uint8_t **data, size_t *size,
+                             struct etl__error *error) {
     while (*size >= ETL__RUN_BLOCK) {
         size_t blocks = *size / ETL__RUN_BLOCK;
         if (blocks > THROUGH_BLOCKS)
@@ -214,13 +214,13 @@ static int write_through(struct etl__run_writer *writer, const uint8_t **data, s
     return ETL_OK;
 }
 
-static int put(struct etl__run_writer *writer, const uint8_t *data, size_t size,
-               struct etl__error *error) {
+static int put_bytes(struct etl__run_writer *writer, const uint8_t *data, size_t size,
+                     struct etl__error *error) {
     while (size != 0) {
         if (writer->at == writer->block_end) {
             ETL__TRY(next_block(writer, error));
             if (writer->at == writer->buffer && size >= writer->buffer_size) {
-                ETL__TRY(write_through(writer, &data, &size, error));
+                ETL__TRY(write_past_buffer(writer, &data, &size, error));
                 continue;
             }
         }
@@ -236,12 +236,12 @@ static int put(struct etl__run_writer *writer, const uint8_t *data, size_t size,
 
 /* ---- Pairs */
 
-static void count_pair(struct etl__run_writer *writer, const struct etl__pair *pair) {
+static void count_record(struct etl__run_writer *writer, const struct etl__pair *pair) {
     writer->pairs++;
     writer->key_bytes += pair->key_size;
 }
 
-static ETL__NOINLINE int out_of_order(const struct etl__run_writer *writer,
+static ETL__NOINLINE int refuse_order(const struct etl__run_writer *writer,
                                       struct etl__error *error) {
     return etl__fail(error, ETL_E_CORRUPT,
                      "pair %llu of a run in %s is below the one before it: its source is out of "
@@ -264,15 +264,15 @@ static ETL__NOINLINE int append_across(struct etl__run_writer *writer,
     uint64_t size = (uint64_t)(head_end - head) + pair->key_size + pair->value_size;
     if (size > writer->record_most)
         writer->record_most = size;
-    ETL__TRY(put(writer, head, (size_t)(head_end - head), error));
-    ETL__TRY(put(writer, pair->key, pair->key_size, error));
+    ETL__TRY(put_bytes(writer, head, (size_t)(head_end - head), error));
+    ETL__TRY(put_bytes(writer, pair->key, pair->key_size, error));
     if (pair->value != NULL)
-        ETL__TRY(put(writer, pair->value, pair->value_size, error));
+        ETL__TRY(put_bytes(writer, pair->value, pair->value_size, error));
     /* Whatever comes next begins here; close looks whether anything did. */
     if (writer->block_first == ETL__NO_RECORD && writer->at < writer->block_end)
         writer->block_first =
             (uint32_t)(writer->at - (writer->block_end - (ptrdiff_t)ETL__RUN_BLOCK));
-    count_pair(writer, pair);
+    count_record(writer, pair);
     return ETL_OK;
 }
 
@@ -283,7 +283,7 @@ int etl__run_writer_append(struct etl__run_writer *writer, const struct etl__pai
     size_t key_size = pair->key_size, value_size = pair->value_size;
     uint64_t prefix = etl__key_prefix(key, key_size);
     if (ETL__UNLIKELY(prefix < writer->previous))
-        return out_of_order(writer, error);
+        return refuse_order(writer, error);
     writer->previous = prefix;
     uint8_t *at = writer->at;
     size_t body = key_size + value_size;
@@ -299,7 +299,7 @@ int etl__run_writer_append(struct etl__run_writer *writer, const struct etl__pai
         etl__copy_short(at + 2 + key_size, value, value_size);
     }
     writer->at = at + 2 + body;
-    count_pair(writer, pair);
+    count_record(writer, pair);
     return ETL_OK;
 }
 

@@ -25,7 +25,7 @@ enum {
     MOST_DESCRIPTORS = 512,
     LEAST_RELEASE = 64 * 1024,
     MOST_RELEASE = 1024 * 1024,
-    TICK_PAIRS = 1024
+    MERGED_A_TICK = 1024
 };
 
 void etl__runs_init(struct etl__runs *runs, struct etl__target *target,
@@ -163,7 +163,7 @@ static int write_merged(struct etl__runs *runs, struct etl__merge *merge,
     uint64_t before = runs->merged_pairs, ticked = 0;
     while ((status = etl__output_next(&output, &pair, error)) == ETL_OK) {
         status = etl__run_writer_append(writer, pair, error);
-        if (status == ETL_OK && merge->delivered - ticked > TICK_PAIRS) {
+        if (status == ETL_OK && merge->delivered - ticked > MERGED_A_TICK) {
             ticked = merge->delivered;
             runs->watch->state.pairs_done = before + ticked;
             status = etl__watch_tick(runs->watch, error);
@@ -175,7 +175,8 @@ static int write_merged(struct etl__runs *runs, struct etl__merge *merge,
     return status == ETL_END ? ETL_OK : status;
 }
 
-static int produce(void *context, struct etl__run_writer *writer, struct etl__error *error) {
+static int produce_merged(void *context, struct etl__run_writer *writer,
+                          struct etl__error *error) {
     const struct pass *pass = context;
     struct etl__runs *runs = pass->runs;
     struct etl__memory *memory = runs->target->memory;
@@ -224,7 +225,8 @@ static int merge_runs(struct etl__runs *runs, size_t first, size_t count,
     ETL__TRY(etl__runs_writer(runs, &writer, error));
     etl__watch_enter(runs->watch, ETL_MERGING, runs->merged_pairs, 0, 0, 0);
     uint64_t began = etl__os_now_ns();
-    int status = etl__target_write(runs->target, writer, expected, produce, &pass, &merged, error);
+    int status =
+        etl__target_write(runs->target, writer, expected, produce_merged, &pass, &merged, error);
     atomic_fetch_add(&runs->merge_ns, etl__os_now_ns() - began);
     ETL__TRY(status);
     atomic_fetch_add(&runs->passes, 1);

@@ -30,7 +30,7 @@ enum {
     PREFETCH_AHEAD = 16, /* entries; the same from 12 to 32 */
     HEAD_APART = 28,     /* bytes from a record's head, from which on it gets its own prefetch */
     SMALL_GROUP = 4,     /* up to which comparing beats loading */
-    POLL_INTERVAL = 1 << 20, /* entries' work between two looks at the cancel flag */
+    POLL_WORK = 1 << 20, /* entries' work between two looks at the cancel flag */
 };
 
 struct context {
@@ -53,7 +53,7 @@ static int sort_range(struct context *context, struct range range);
 
 static inline int poll(struct context *context, size_t work) {
     context->work += work;
-    if (ETL__LIKELY(context->work < POLL_INTERVAL))
+    if (ETL__LIKELY(context->work < POLL_WORK))
         return ETL_OK;
     context->work = 0;
     return etl__radix_cancelled(&context->radix) ? ETL_E_CANCELLED : ETL_OK;

@@ -66,7 +66,7 @@ static int copy_some(const struct copy_job *job, struct etl__provider *provider,
     return status == ETL_END ? ETL_OK : status;
 }
 
-static int produce(void *context, struct etl__run_writer *writer, struct etl__error *error) {
+static int produce_copy(void *context, struct etl__run_writer *writer, struct etl__error *error) {
     const struct copy_job *job = context;
     struct etl__provider *provider;
     if (job->share != NULL)
@@ -91,7 +91,7 @@ static int write_run(struct etl__spiller *spiller, struct etl__run_writer *write
                            .memory = spiller->target->memory,
                            .watch = watch};
     uint64_t began = etl__os_now_ns();
-    int status = etl__target_write(spiller->target, writer, bytes, produce, &job, run, error);
+    int status = etl__target_write(spiller->target, writer, bytes, produce_copy, &job, run, error);
     atomic_fetch_add(&spiller->spill_ns, etl__os_now_ns() - began);
     atomic_fetch_add(&spiller->runs, status == ETL_OK);
     return status;

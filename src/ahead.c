@@ -57,7 +57,7 @@ static bool check_window(struct etl__ahead *ahead, struct etl__ahead_reader *rea
     return true;
 }
 
-static void *run_thread(void *argument) {
+static void *run_ahead(void *argument) {
     struct etl__ahead *ahead = argument;
     while (!atomic_load_explicit(&ahead->stopping, memory_order_relaxed)) {
         bool worked = false;
@@ -83,7 +83,7 @@ void etl__ahead_start(struct etl__ahead *ahead) {
     if (blocks < LEAST_BLOCKS || etl__os_lock_init(&ahead->lock) != 0)
         return;
     ahead->window = etl__clamp(WINDOW_BLOCKS / ahead->count, WINDOW_LEAST, WINDOW_MOST);
-    ahead->started = etl__os_thread_start(&ahead->thread, run_thread, ahead) == 0;
+    ahead->started = etl__os_thread_start(&ahead->thread, run_ahead, ahead) == 0;
     if (!ahead->started)
         etl__os_lock_end(&ahead->lock);
 }

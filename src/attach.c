@@ -17,7 +17,7 @@ enum {
     MOST_GROUP = 4 * 1024 * 1024,
     READ_BUFFER = 128 * 1024,
     RELEASE_STEP = 1024 * 1024,
-    TICK_PAIRS = 1024
+    REORDERED_A_TICK = 1024
 };
 
 /* ---- Putting values in order ---- */
@@ -58,7 +58,7 @@ static int go_to_start(struct reorder *reorder, struct etl__error *error) {
     return ETL_OK;
 }
 
-static int compare_values(const void *a, const void *b) {
+static int compare_slices(const void *a, const void *b) {
     const etl_slice *x = a, *y = b;
     if (x->data == NULL || y->data == NULL)
         return (x->data != NULL) - (y->data != NULL);
@@ -75,7 +75,7 @@ static int write_group(struct reorder *reorder, struct etl__run_writer *writer,
             at += reorder->slices[i].size;
         }
     if (reorder->slice_count > 1)
-        qsort(reorder->slices, reorder->slice_count, sizeof *reorder->slices, compare_values);
+        qsort(reorder->slices, reorder->slice_count, sizeof *reorder->slices, compare_slices);
     etl_slice key = etl__bytes_slice(&reorder->key);
     for (size_t i = 0; i < reorder->slice_count; i++) {
         struct etl__pair pair = {.key = key.data,
@@ -124,7 +124,8 @@ static int begin_group(struct reorder *reorder, struct etl__error *error) {
 }
 
 /* One run: to the end of the file, or of what memory holds of one key. */
-static int produce(void *context, struct etl__run_writer *writer, struct etl__error *error) {
+static int produce_reordered(void *context, struct etl__run_writer *writer,
+                             struct etl__error *error) {
     struct reorder *reorder = context;
     struct etl__watch *watch = &reorder->store->watch;
     ETL__TRY(go_to_start(reorder, error));
@@ -152,7 +153,7 @@ static int produce(void *context, struct etl__run_writer *writer, struct etl__er
             ETL__TRY(begin_group(reorder, error));
         }
         ETL__TRY(consume(reorder, writer, error));
-        if (reorder->consumed % TICK_PAIRS == 0) {
+        if (reorder->consumed % REORDERED_A_TICK == 0) {
             watch->state.pairs_done = reorder->consumed;
             ETL__TRY(etl__watch_tick(watch, error));
         }
@@ -170,7 +171,8 @@ static int write_runs(struct reorder *reorder, struct etl__error *error) {
             return etl__fail_memory(error, sizeof(struct etl__run *), "attaching a run");
         reorder->begun = reorder->consumed;
         ETL__TRY(etl__target_write(&store->target, writer, footer->data_end - footer->first_record,
-                                   produce, reorder, &reorder->runs[reorder->run_count], error));
+                                   produce_reordered, reorder, &reorder->runs[reorder->run_count],
+                                   error));
         reorder->run_count++;
     }
     if (reorder->consumed != footer->pairs)

@@ -29,9 +29,9 @@
 #define O_DIRECTORY 0
 #endif
 
-enum { NAME_TRIES = 100 };
+enum { DRAFT_TRIES = 100 };
 
-static int open_restarting(const char *path, int flags, int *descriptor) {
+static int open_into(const char *path, int flags, int *descriptor) {
     do
         *descriptor = open(path, flags, S_IRUSR | S_IWUSR);
     while (*descriptor < 0 && errno == EINTR);
@@ -85,7 +85,7 @@ static void own_path(int descriptor, char path[64]) {
 static bool open_nameless(const char *path, int *descriptor) {
     char directory[ETL__OS_PATH], own[64], seen[8];
     if (directory_of(path, directory) != 0 ||
-        open_restarting(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, descriptor) != 0)
+        open_into(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, descriptor) != 0)
         return false;
     own_path(*descriptor, own);
     if (readlink(own, seen, sizeof seen) > 0)
@@ -130,10 +130,10 @@ int etl__os_draft_open(const char *path, char name[ETL__OS_PATH], int *descripto
         return 0;
     }
     /* Whatever the reason was: where it is a true one, it is met again here. */
-    for (int attempt = 0; attempt < NAME_TRIES && error == EEXIST; attempt++) {
+    for (int attempt = 0; attempt < DRAFT_TRIES && error == EEXIST; attempt++) {
         error = draft_name(path, name);
         if (error == 0)
-            error = open_restarting(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, descriptor);
+            error = open_into(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, descriptor);
     }
     if (error != 0) {
         *descriptor = -1;
@@ -148,7 +148,7 @@ int etl__os_draft_link(int descriptor, const char *path, char name[ETL__OS_PATH]
     int error = EEXIST;
     if (name[0] != '\0')
         return 0;
-    for (int attempt = 0; attempt < NAME_TRIES && error == EEXIST; attempt++) {
+    for (int attempt = 0; attempt < DRAFT_TRIES && error == EEXIST; attempt++) {
         error = draft_name(path, name);
         if (error == 0)
             error = link_once(descriptor, name);
@@ -210,7 +210,7 @@ int etl__os_directory_open(const char *path, int *descriptor) {
     int error = directory_of(path, directory);
     *descriptor = -1;
     if (error == 0)
-        error = open_restarting(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC, descriptor);
+        error = open_into(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC, descriptor);
     return error;
 }
 
@@ -225,7 +225,7 @@ int etl__os_directory_sync(int descriptor) {
 
 int etl__os_open_regular(const char *path, int *descriptor) {
     struct stat status;
-    int error = open_restarting(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, descriptor);
+    int error = open_into(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, descriptor);
     if (error != 0)
         return error;
     if (fstat(*descriptor, &status) != 0)

@@ -191,7 +191,7 @@ int etl__run_open(struct etl__run **out, struct etl__memory *memory, int descrip
     return check_and_map(out, memory, access != ETL_ACCESS_READ, error);
 }
 
-static int open_named(const char *path, int *descriptor, struct etl__error *error) {
+static int open_saved(const char *path, int *descriptor, struct etl__error *error) {
     int os_error = etl__os_open_regular(path, descriptor);
     if (os_error == EISDIR || os_error == EINVAL)
         return etl__fail(error, ETL_E_INVALID, "attach %s: it is %s, not a run file", path,
@@ -203,7 +203,7 @@ int etl__run_open_named(struct etl__run **out, struct etl__memory *memory, const
                         bool map, struct etl__error *error) {
     int descriptor;
     *out = NULL;
-    ETL__TRY(open_named(path, &descriptor, error));
+    ETL__TRY(open_saved(path, &descriptor, error));
     size_t size = strlen(path) + 1;
     char *copy = etl__alloc(memory, size);
     if (copy == NULL) {

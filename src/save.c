@@ -6,7 +6,7 @@
 #include "handle.h"
 #include "publish.h"
 
-enum { TICK_PAIRS = 1024 };
+enum { SAVED_A_TICK = 1024 };
 
 struct save {
     struct etl__store *store;
@@ -24,7 +24,7 @@ static int write_all(const struct save *save, struct etl__output *output,
         bytes += (uint64_t)pair->key_size + pair->value_size;
         repeats |= every && etl__merge_same_as_before(save->merge);
         ETL__TRY(etl__run_writer_append(writer, pair, error));
-        if (ETL__UNLIKELY(save->merge->delivered - ticked >= TICK_PAIRS)) {
+        if (ETL__UNLIKELY(save->merge->delivered - ticked >= SAVED_A_TICK)) {
             ticked = save->merge->delivered;
             progress->pairs_done = ticked;
             progress->bytes_done = bytes;
@@ -36,7 +36,7 @@ static int write_all(const struct save *save, struct etl__output *output,
     return status == ETL_END ? ETL_OK : status;
 }
 
-static int produce(void *context, struct etl__run_writer *writer, struct etl__error *error) {
+static int produce_saved(void *context, struct etl__run_writer *writer, struct etl__error *error) {
     const struct save *save = context;
     struct etl__output output;
     etl__output_open(&output, &save->store->memory, save->merge, &save->store->rules);
@@ -64,7 +64,7 @@ static int save_to(etl_collector *collector, struct etl__draft *draft) {
         bytes += merge.providers[i]->bytes;
     }
     etl__watch_enter(&store->watch, ETL_LOADING, 0, pairs, 0, 0);
-    status = etl__run_publish(writer, draft, bytes, produce, &save, &collector->error);
+    status = etl__run_publish(writer, draft, bytes, produce_saved, &save, &collector->error);
     etl__ahead_close(&ahead);
     etl__merge_close(&merge);
     atomic_fetch_add(&store->merge_ns, etl__os_now_ns() - began);

@@ -40,12 +40,13 @@
 #define LIBETL_VERSION_MINOR 1
 #define LIBETL_VERSION_PATCH 0
 
-#if defined(_WIN32)
-#define LIBETL_API
-#elif defined(__GNUC__)
+/* What stands before each public function. Who embeds the sources may define it otherwise. */
+#if !defined(LIBETL_API)
+#if defined(__GNUC__) && !defined(_WIN32)
 #define LIBETL_API __attribute__((visibility("default")))
 #else
 #define LIBETL_API
+#endif
 #endif
 
 #ifdef __cplusplus

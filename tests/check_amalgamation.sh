@@ -20,7 +20,7 @@ test -s "$work/declared"
 diff "$work/declared" "$work/defined"
 
 # Kept inside a shared library of somebody else.
-"$cc" -O2 -fPIC -fvisibility=hidden -DLIBETL_API= -shared "$etl" -pthread -o "$work/host.so"
+"$cc" -fPIC -fvisibility=hidden -DLIBETL_API= -shared "$etl" -pthread -o "$work/host.so"
 if "$nm" -D --defined-only "$work/host.so" | grep etl_; then
     echo "the names above can be seen from outside"
     exit 1

@@ -79,10 +79,9 @@ static void draw_pairs(struct oracle *pairs) {
         size_t key_size = draw_key(key), value_size = draw_below(VALUE_MOST + 1);
         for (size_t j = 0; j < value_size; j++)
             value[j] = (unsigned char)draw();
+        bool is_nil = draw_below(20) == 0;
         oracle_add(pairs, etl_slice_of(key, key_size),
-                   etl_slice_of(draw_below(20) == 0 ? NULL : value, value_size));
-        if (pairs->pairs[i].value == NULL)
-            continue;
+                   is_nil ? etl_slice_of(NULL, 0) : etl_slice_of(value, value_size));
     }
 }
 
@@ -223,7 +222,8 @@ static void check_run_files(const struct oracle *pairs) {
 static void check_keys(void) {
     uint64_t hash = hash_start;
     for (int i = 0; i < 3000; i++) {
-        uint64_t bits = draw() >> draw_below(64);
+        uint64_t bits = draw();
+        bits >>= draw_below(64);
         double number = (double)(int64_t)bits / 3;
         etl_key_order order = i % 2 == 0 ? ETL_KEY_ASCENDING : ETL_KEY_DESCENDING;
         unsigned char text[] = {(unsigned char)bits, 0, (unsigned char)(bits >> 8)}, back[3];

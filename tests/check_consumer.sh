@@ -1,6 +1,7 @@
 #!/bin/sh
 # Install a build to a prefix of its own, and build and run the programs in consumer/ against it,
-# found by find_package and by pkg-config, in C and (where there is a compiler) in C++.
+# found by find_package and by pkg-config, in C and (where there is a compiler) in C++. Then build
+# them with the sources as a part of the project, by add_subdirectory and by FetchContent.
 #
 #     check_consumer.sh BUILD_DIRECTORY CMAKE PAIRS
 #
@@ -27,12 +28,38 @@ check() {
 mv "$work/first" "$prefix"
 libdir=$(dirname "$(find "$prefix" -name libetl.a)")
 
-"$cmake" -S "$source" -B "$work/cmake" -DCMAKE_BUILD_TYPE=Release \
-    -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" || { cat "$work/log"; exit 1; }
-"$cmake" --build "$work/cmake" >"$work/log" || { cat "$work/log"; exit 1; }
-for program in "$work"/cmake/consumer_*; do
-    check "$program"
+# configure FROM SETTINGS...: build the project of consumer/ in a directory of this name.
+configure() {
+    from=$1
+    shift
+    echo "==== $from"
+    "$cmake" -S "$source" -B "$work/$from" -DCMAKE_BUILD_TYPE=Release -DLIBETL_FROM="$from" \
+        "$@" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+    "$cmake" --build "$work/$from" >"$work/log" || { cat "$work/log"; exit 1; }
+    for program in "$work/$from"/consumer_*; do
+        check "$program"
+    done
+}
+
+configure package -DCMAKE_PREFIX_PATH="$prefix"
+
+# What follows is about building: few pairs will do.
+many=$pairs pairs=100000
+
+# All that the library itself consists of, as somebody would take it over or release it.
+mkdir "$work/libetl"
+(cd "$source/../.." && cp -R CMakeLists.txt LICENSE cmake include src "$work/libetl")
+configure directory -DLIBETL_SOURCES="$work/libetl"
+(cd "$work" && tar -czf libetl.tar.gz libetl)
+configure archive -DLIBETL_SOURCES="$work/libetl.tar.gz"
+for from in directory archive; do
+    "$cmake" --install "$work/$from" --prefix "$work/$from-prefix" >/dev/null
+    if find "$work/$from-prefix" | grep etl; then
+        echo "$from: installing the project installed libetl too"
+        exit 1
+    fi
 done
+pairs=$many
 
 if ! command -v pkg-config >/dev/null; then
     echo "--- pkg-config is not installed: not checked"

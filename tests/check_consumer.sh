@@ -54,7 +54,7 @@ configure directory -DLIBETL_SOURCES="$work/libetl"
 configure archive -DLIBETL_SOURCES="$work/libetl.tar.gz"
 for from in directory archive; do
     "$cmake" --install "$work/$from" --prefix "$work/$from-prefix" >/dev/null
-    if find "$work/$from-prefix" | grep etl; then
+    if (cd "$work/$from-prefix" && find .) | grep etl; then
         echo "$from: installing the project installed libetl too"
         exit 1
     fi

@@ -2,7 +2,7 @@
 """Runs the example programs on real input and holds their output against the system's sort and
 against a computation in Python that shares no code with them.
 
-    test_examples.py DIRECTORY-OF-THE-BINARIES
+    test_examples.py DIRECTORY-OF-THE-BINARIES [LIBETL.SO]
 
 Prints a line for each check that held. Exit status 1 when one did not.
 """
@@ -500,9 +500,50 @@ def test_parallel_index(program, directory):
     check("parallel_index --help", b"Usage" in run([program, "--help"]).stdout)
 
 
+# ---- sort_pairs, in C++ and in Python
+
+
+def test_sort_pairs(name, command, directory):
+    """Against Python's sort, which is stable too; more pairs than the C++ one's memory holds."""
+    generator = random.Random(SEED + 40)
+    pairs = [(b"%x" % generator.randrange(20000), b"%d" % i) for i in range(60000)]
+    pairs += [(b"", b"first"), (b"", b""), (b"zz", b""), (b"wide", b"w" * (20 * MIB))]
+    data = b"".join(b"%s\t%s\n" % pair for pair in pairs)
+    expected = b"".join(b"%s\t%s\n" % pair for pair in sorted(pairs, key=lambda pair: pair[0]))
+    environment = dict(os.environ, TMPDIR=directory)
+    done = run(command, data, env=environment)
+    check(name, done.returncode == 0 and done.stdout == expected,
+          done.stderr.decode() + first_difference(done.stdout, expected))
+    check(name + " of nothing", run(command).stdout == b"" and run(command).returncode == 0)
+    done = run(command, data, env=dict(os.environ, TMPDIR=directory + "/none"))
+    check(name + " says what libetl says", done.returncode == 1 and b"/none" in done.stderr,
+          done.stderr)
+    return pairs
+
+
+def test_sort_pairs_cpp(program, directory):
+    pairs = test_sort_pairs("sort_pairs", [program], directory)
+    data = b"".join(b"%s\t%s\n" % pair for pair in pairs)
+    for bounds in (["4"], ["4", "42"], ["zz"], ["", "1"], ["zzz"]):
+        ends = [bound.encode() for bound in bounds]
+        inside = [pair for pair in pairs if ends[0] <= pair[0] and
+                  (len(ends) == 1 or pair[0] < ends[1])]
+        expected = b"".join(b"%s\t%s\n" % pair
+                            for pair in sorted(inside, key=lambda pair: pair[0]))
+        done = run([program] + bounds, data)
+        check("sort_pairs %s" % bounds, done.returncode == 0 and done.stdout == expected,
+              done.stderr.decode() + first_difference(done.stdout, expected))
+    if os.path.exists("/dev/full"):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([program], input=data, stdout=full, stderr=subprocess.PIPE,
+                                  timeout=120)
+        check("sort_pairs throws through the load on a full disk",
+              done.returncode == 1 and b"cannot write" in done.stderr, done.stderr)
+
+
 def main():
-    if len(sys.argv) != 2:
-        sys.exit("usage: test_examples.py DIRECTORY-OF-THE-BINARIES")
+    if len(sys.argv) not in (2, 3):
+        sys.exit("usage: test_examples.py DIRECTORY-OF-THE-BINARIES [LIBETL.SO]")
     binaries = os.path.abspath(sys.argv[1])
     sort_lines, word_index = binaries + "/sort_lines", binaries + "/word_index"
     with tempfile.TemporaryDirectory(prefix="test_examples-") as directory:
@@ -515,6 +556,11 @@ def main():
         test_memory(sort_lines, directory)
         test_word_index(word_index, directory)
         test_parallel_index(binaries + "/parallel_index", directory)
+        if os.path.exists(binaries + "/sort_pairs"):
+            test_sort_pairs_cpp(binaries + "/sort_pairs", directory)
+        if len(sys.argv) == 3:
+            script = os.path.dirname(os.path.abspath(__file__)) + "/../examples/sort_pairs.py"
+            test_sort_pairs("sort_pairs.py", [sys.executable, script, sys.argv[2]], directory)
     print("%d failed" % failures if failures else "all ok")
     sys.exit(1 if failures else 0)
 

@@ -1,17 +1,19 @@
 /* portable.c: one program for every machine and C library, without a test library.
  *
- *     portable [SEED]
+ *     portable [SEED [SAVE [ATTACH]]]
  *
  * Random pairs under each rule for equal keys, several memory limits, threads and ways to read,
  * in memory and spilled, beside the oracle. Prints a checksum of each output, of the bytes of
  * run files and of encoded keys; the same seed prints the same lines on every machine, whatever
- * its byte order and the size of its pointers. Exit status 1 when something is wrong. */
+ * its byte order and the size of its pointers. Then saves a run as the file SAVE, and attaches what
+ * some machine saved with this seed, ATTACH or else SAVE. Exit status 1 when something is wrong. */
 #include "oracle.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -217,6 +219,44 @@ static void check_run_files(const struct oracle *pairs) {
     printf("2 run files: %" PRIu64 " bytes %016" PRIx64 "\n", bytes, sum);
 }
 
+/* ---- Saved runs */
+
+static void check_save(const struct oracle *pairs, const char *path) {
+    etl_options options = LIBETL_OPTIONS_INIT;
+    options.memory_limit = 1 * MIB;
+    options.duplicates = ETL_KEEP_LAST;
+    etl_collector *collector = NULL;
+    CHECK(etl_collector_create(&collector, &options) == ETL_OK);
+    collect(collector, pairs, 0);
+    CHECK(etl_save(collector, path) == ETL_OK);
+    etl_collector_destroy(collector);
+    int file = open(path, O_RDONLY);
+    struct stat status;
+    CHECK(file >= 0 && fstat(file, &status) == 0);
+    printf("saved run: %" PRIu64 " bytes %016" PRIx64 "\n", (uint64_t)status.st_size,
+           hash_file(file, (uint64_t)status.st_size));
+    close(file);
+}
+
+static void check_attach(const struct oracle *pairs, const char *path) {
+    static const etl_access accesses[] = {ETL_ACCESS_MMAP, ETL_ACCESS_READ, ETL_ACCESS_MMAP_ALL};
+    struct oracle expected = {0};
+    struct oracle_rules rules = {ETL_KEEP_LAST, false, ORACLE_TRIM};
+    CHECK(oracle_settle(pairs, &rules, &expected));
+    for (size_t i = 0; i < sizeof accesses / sizeof accesses[0]; i++) {
+        etl_options options = LIBETL_OPTIONS_INIT;
+        options.access = accesses[i];
+        etl_collector *collector = NULL;
+        struct oracle_check check = {.expected = &expected};
+        CHECK(etl_collector_create(&collector, &options) == ETL_OK);
+        CHECK(etl_attach_run(collector, path) == ETL_OK);
+        check_iterators(collector, &expected);
+        CHECK(etl_load(collector, oracle_load, &check) == ETL_OK && check.at == expected.count);
+        etl_collector_destroy(collector);
+    }
+    oracle_clear(&expected);
+}
+
 /* ---- Encoded keys */
 
 static void check_keys(void) {
@@ -296,6 +336,10 @@ int main(int argc, char **argv) {
     struct oracle_rules by_value = {ETL_KEEP_ALL, true, ORACLE_TRIM};
     check_rules(&by_value, &pairs);
     check_run_files(&pairs);
+    if (argc > 2) {
+        check_save(&pairs, argv[2]);
+        check_attach(&pairs, argv[argc > 3 ? 3 : 2]);
+    }
     oracle_clear(&pairs);
     return 0;
 }

@@ -95,7 +95,8 @@ def library_soname(library):
                                  text=True).stdout
         return re.search(r"\(SONAME\).*\[(.*)\]", listing).group(1)
     header = (SOURCE / "include" / "etl.h").read_text()
-    return "libetl.so." + re.search(r"LIBETL_VERSION_MAJOR (\d+)", header).group(1)
+    major, minor = re.findall(r"LIBETL_VERSION_(?:MAJOR|MINOR) (\d+)", header)
+    return "libetl.so." + (major if major != "0" else "0." + minor)
 
 
 def update(header, cc):

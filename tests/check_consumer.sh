@@ -61,6 +61,16 @@ for from in directory archive; do
 done
 pairs=$many
 
+# An adapter, where one was installed: few pairs, for they go to a table of LMDB's default size.
+few=3000 lmdb=$(find "$prefix" -name libetl_lmdb.a)
+check_lmdb() {
+    echo "--- $1"
+    "$1" "$few" >"$work/keys"
+    LC_ALL=C sort -c "$work/keys"
+    test "$(wc -l <"$work/keys")" -eq "$few"
+}
+test -z "$lmdb" || check_lmdb "$work/cmake/lmdb"
+
 if ! command -v pkg-config >/dev/null; then
     echo "--- pkg-config is not installed: not checked"
     exit 0
@@ -77,4 +87,9 @@ if command -v "$CXX" >/dev/null; then
     $CXX -std=c++11 $strict "$source/main.cpp" -o "$work/pkgconf_cxx" \
         $(pkg-config --cflags --libs libetl)
     check "$work/pkgconf_cxx"
+fi
+if test -n "$lmdb"; then
+    $CC -std=c11 -D_GNU_SOURCE $strict "$source/lmdb.c" -o "$work/pkgconf_lmdb" \
+        $(pkg-config --cflags --libs libetl-lmdb)
+    check_lmdb "$work/pkgconf_lmdb"
 fi

@@ -68,7 +68,7 @@ static void an_empty_table_gets_full_pages(void **state) {
     }
 }
 
-/* Values of one key, which LMDB keeps in a tree of their own. */
+/* Values of one key, which LMDB keeps in a tree of their own: in order they fill its pages. */
 static void ascending_values_are_appended(void **state) {
     (void)state;
     struct table table;
@@ -333,22 +333,23 @@ static void a_map_grows_up_to_its_limit(void **state) {
         etl_lmdb_options options = ETL_LMDB_OPTIONS_INIT;
         struct watcher watcher = {.stop_at = 0};
         MDB_envinfo info;
-        table_open(&table, &plain, 64 * KIB);
+        table_open(&table, &plain, 80 * KIB);
         fill(collector, PAIRS);
         options.commit_pairs = commits;
-        options.map_size_max = 128 * KIB + 7;
+        options.map_size_max = 160 * KIB + 7;
         options.committed = commits != 0 ? committed_slowly : NULL;
         options.progress = watch;
         options.progress_ctx = &watcher;
         assert_int_equal(etl_lmdb_load(collector, table.env, table.dbi, &options), MDB_MAP_FULL);
         ASSERT_MDB(mdb_env_info(table.env, &info));
-        assert_int_equal(info.me_mapsize, 128 * KIB);
+        assert_int_equal(info.me_mapsize, 160 * KIB);
         assert_true(table_stat(&table).ms_entries < PAIRS);
         watcher = (struct watcher){.stop_at = 0};
         options.map_size_max = 64 * MIB;
         assert_int_equal(etl_lmdb_load(collector, table.env, table.dbi, &options), ETL_OK);
         assert_int_equal(table_stat(&table).ms_entries, PAIRS);
-        assert_true(commits == 0 || watcher.calls >= 4);
+        if (commits != 0) /* pairs that came again were not counted again */
+            assert_int_equal(watcher.last.pairs_done, 5 * 1024);
         etl_collector_destroy(collector);
         table_close(&table);
     }

@@ -1,8 +1,9 @@
 /* os.h: every system call that the library makes, as a handful of functions.
  *
  * All return 0 or an errno value (never -1 with errno), restart after EINTR, and complete short
- * reads and writes, so that nothing above this line knows about either. os_posix.c and
- * os_posix_named.c are the only files that include a system header for them. */
+ * reads and writes, so that nothing above this line knows about either. os_posix.c,
+ * os_posix_named.c and os_posix_directory.c are the only files that include a system header for
+ * them. */
 #ifndef LIBETL_OS_H
 #define LIBETL_OS_H
 
@@ -72,6 +73,21 @@ int etl__os_directory_sync(int descriptor);
 
 /* Open what is there for reading, if it is a file of bytes: else EISDIR or EINVAL. Never waits. */
 int etl__os_open_regular(const char *path, int *descriptor);
+
+/* ---- Directories that are held (os_posix_directory.c). */
+
+/* Make a directory, 0700, unless there is one. Whether it was made or found, its name may not be on
+ * the disk yet. */
+int etl__os_directory_make(const char *path, bool *made);
+
+/* Open a file, made 0600 if it is missing, and lock it: EBUSY when it is locked already, by this
+ * process or another. etl__os_release unlocks and closes; the end of the process does too. */
+int etl__os_hold(const char *path, int *descriptor);
+void etl__os_release(int descriptor);
+
+/* Call each for every name in a directory. It may remove that name. */
+int etl__os_directory_list(const char *path, void (*each)(void *context, const char *name),
+                           void *context);
 
 /* ---- Memory. */
 

@@ -59,14 +59,15 @@ enum {
     ETL_OK = 0,             /* done */
     ETL_END = 1,            /* no more pairs; not an error */
     ETL_E_INVALID = -20001, /* an argument is wrong; the message says which */
-    ETL_E_STATE = -20002, /* not now: an iterator is open, or the call came from a callback of this
-                             collector */
-    ETL_E_NOMEM = -20003, /* the system or the allocator gave no memory */
-    ETL_E_IO = -20004,    /* a system call failed; the message says which, on what, and why */
-    ETL_E_NOSPACE = -20005,   /* every temporary directory is full, or disk_limit is reached; or
+    ETL_E_STATE = -20002,   /* not now: an iterator is open, the call came from a callback of this
+                             collector, or another has the directory of checkpoints */
+    ETL_E_NOMEM = -20003,   /* the system or the allocator gave no memory */
+    ETL_E_IO = -20004,      /* a system call failed; the message says which, on what, and why */
+    ETL_E_NOSPACE = -20005, /* every temporary directory is full, or disk_limit is reached; or
                                  there is no room for a saved run */
-    ETL_E_CORRUPT = -20006,   /* a run, or an encoded key, is not what was written */
-    ETL_E_TOO_LARGE = -20007, /* a key or a value is above ETL_SIZE_MAX, or the caller's room */
+    ETL_E_CORRUPT = -20006, /* a run, a checkpoint or an encoded key is not what was written */
+    ETL_E_TOO_LARGE = -20007, /* a key or a value is above ETL_SIZE_MAX, or the caller's room; a
+                                 token is above ETL_TOKEN_MAX */
     ETL_E_DUPLICATE = -20008, /* ETL_REJECT met a second pair with one key */
     ETL_E_CANCELLED =
         -20009 /* etl_cancel was called, or the progress callback returned non-zero */
@@ -243,6 +244,61 @@ LIBETL_API int etl_reset(etl_collector *collector);
  * collector. */
 LIBETL_API const char *etl_collector_message(const etl_collector *collector);
 
+/* ---- Checkpoints
+ *
+ * A durable collector survives its process. Its pairs are in files in a directory; a checkpoint
+ * makes those collected so far, and a token that says how far the input was read, the ones that a
+ * crash leaves. docs/CHECKPOINTS.md has a whole program.
+ *
+ *     etl_restore -> etl_collect* -> etl_checkpoint -> etl_collect* -> ... -> etl_load
+ *
+ * The directory is made if it is missing, belongs to one collector at a time, and holds the files
+ * of one checkpoint, named etl-*; others are never touched. A collector that has one spills to it,
+ * not to its temporary directories. After a load or a reset the checkpoint stays as it was until
+ * the next one, which may be of the empty collector, or until the caller removes the directory. */
+
+/* The largest token, in bytes: 1 GiB. */
+#define ETL_TOKEN_MAX ((size_t)1 << 30)
+
+/* Make all pairs collected so far durable, together with token (which may be nil: it is taken as
+ * empty). When it returns ETL_OK, etl_restore gives these pairs and this token after any crash, of
+ * the process or of the system; when it crashes inside, these or those of the checkpoint before.
+ * Writes only what was collected since then, and at times merges runs. The first call for a
+ * collector that etl_collector_create made gives it the directory, for good, also where the call
+ * fails afterwards; what was spilled before is written again.
+ *
+ * Returns ETL_OK, or an error after which the collector has all its pairs, and the checkpoint before
+ * is the last one (or, where only the last sync of the directory failed, this one):
+ *   ETL_E_INVALID    no directory, or not the one that the collector has; token is NULL with a size
+ *   ETL_E_STATE      an iterator is open; called from a callback; the directory is in use by another
+ *                    collector or process; or it has a checkpoint of another collector already
+ *   ETL_E_TOO_LARGE  token above ETL_TOKEN_MAX
+ *   ETL_E_NOSPACE, ETL_E_IO, ETL_E_NOMEM, ETL_E_CORRUPT, ETL_E_CANCELLED, or what the reduce
+ *   callback returned: as etl_collect */
+LIBETL_API int etl_checkpoint(etl_collector *collector, const char *directory, etl_slice token);
+
+/* Make a collector with the pairs of the last checkpoint in a directory, to go on collecting; with
+ * none, and *token nil, when there is no checkpoint, so that a program's first start is no other
+ * than the next. token may be NULL; *token lives until the next checkpoint or the end of the
+ * collector. Options are as for etl_collector_create, and may differ from those before, except
+ * duplicates and order_values, under which runs were written already, and what reduce computes.
+ * temp_dirs is not used. Takes as long as opening the runs: no pair is read.
+ *
+ * Returns ETL_OK and the collector in *out; or, with *out == NULL, and the files as they were:
+ *   ETL_E_INVALID  an argument or an option is wrong, duplicates or order_values is another one, or
+ *                  the checkpoint is of a newer version of the library
+ *   ETL_E_STATE    the directory is in use by another collector, here or in another process
+ *   ETL_E_CORRUPT  the checkpoint is damaged
+ *   ETL_E_IO, ETL_E_NOSPACE, ETL_E_NOMEM */
+LIBETL_API int etl_restore(etl_collector **out, const etl_options *options, const char *directory,
+                           etl_slice *token);
+
+/* As etl_restore, and on failure the reason as text, cut to fit, in message (size bytes; may be
+ * NULL and 0). */
+LIBETL_API int etl_restore_message(etl_collector **out, const etl_options *options,
+                                   const char *directory, etl_slice *token, char *message,
+                                   size_t size);
+
 /* ---- Iterating */
 
 typedef struct etl_iter etl_iter;
@@ -297,13 +353,13 @@ typedef enum etl_duplicates {
 /* How finished runs are read. */
 typedef enum etl_access {
     ETL_ACCESS_MMAP = 0, /* mapped: slices point into the file's pages. Falls back to reads where
-                            mapping is refused. Attached runs are read: a file that has a name can
-                            shrink under a mapping, which would raise SIGBUS */
+                            mapping is refused. Attached and durable runs are read: a file that has a
+                            name can shrink under a mapping, which would raise SIGBUS */
     ETL_ACCESS_READ, /* read into buffers: a file that shrinks under us is ETL_E_CORRUPT, where a
                         mapping would raise SIGBUS; for network file systems. Keeps a descriptor a
                         run, and so merges early */
-    ETL_ACCESS_MMAP_ALL /* attached runs are mapped too: the caller promises that nobody truncates
-                           or overwrites them while they are attached */
+    ETL_ACCESS_MMAP_ALL /* attached and durable runs are mapped too: the caller promises that nobody truncates
+                           or overwrites them while they are used */
 } etl_access;
 
 /* Bytes that grow, owned by the library: where a reduce callback puts its result. */

@@ -4,8 +4,8 @@
  * flag says that nothing else is to be done, the record is written behind the last one, and the
  * call returns. Everything that happens rarely (a round that begins, a reserved pair, an open
  * iterator, a full buffer) stands behind those two looks and the buffer's end. */
+#include "durable.h"
 #include "handle.h"
-#include "os.h"
 
 #include <stdio.h>
 
@@ -63,14 +63,27 @@ static struct etl__memory own_memory(const etl_allocator *allocator) {
     return memory;
 }
 
-static int create(etl_collector **out, const etl_options *options, struct etl__error *error) {
+int etl__collector_create(etl_collector **out, const etl_options *options, const char *directory,
+                          struct etl__error *error) {
     etl_options complete;
+    struct etl__durable *durable = NULL;
+    const char *only[] = {NULL, NULL};
     *out = NULL;
     ETL__TRY(complete_options(&complete, options, error));
+    if (directory != NULL) {
+        ETL__TRY(etl__durable_open(&durable, &complete.allocator, directory, error));
+        only[0] = durable->directory;
+        complete.temp_dirs = only;
+        if (complete.access == ETL_ACCESS_MMAP) /* all its runs will have names */
+            complete.access = ETL_ACCESS_READ;
+    }
     struct etl__memory memory = own_memory(&complete.allocator);
     etl_collector *collector = etl__alloc_zeroed(&memory, sizeof *collector);
-    if (collector == NULL)
+    if (collector == NULL) {
+        etl__durable_close(durable);
         return etl__fail_memory(error, sizeof *collector, "a collector");
+    }
+    collector->durable = durable;
     collector->process = etl__os_process_id();
     collector->attention = ETL__ROUND_OVER;
     atomic_flag_clear(&collector->error_lock);
@@ -87,7 +100,7 @@ int etl_collector_create_message(etl_collector **out, const etl_options *options
                                  size_t size) {
     struct etl__error error = {.text = ""};
     int status = out != NULL
-                     ? create(out, options, &error)
+                     ? etl__collector_create(out, options, NULL, &error)
                      : etl__fail(&error, ETL_E_INVALID, "out: NULL, nowhere to put a collector");
     if (message != NULL && size != 0)
         (void)snprintf(message, size, "%s", error.text);
@@ -106,6 +119,7 @@ void etl_collector_destroy(etl_collector *collector) {
     etl__split_free(collector);
     atomic_store(&collector->store.cancel, 1); /* what threads are writing is not wanted */
     etl__store_end(&collector->store);
+    etl__durable_close(collector->durable);
     struct etl__memory memory = own_memory(&allocator);
     etl__free(&memory, collector, sizeof *collector);
     etl__memory_end(&memory);

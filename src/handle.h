@@ -13,6 +13,7 @@ enum {
 };
 
 struct etl__iter_link; /* iter.c */
+struct etl__durable;
 
 struct etl_collector {
     struct etl__store store;
@@ -24,6 +25,7 @@ struct etl_collector {
     _Atomic(uint64_t) pairs, key_bytes, value_bytes; /* of the round */
     struct etl__iter_link *iterators;
     struct etl__split_keys *split_keys; /* handed out by etl_split */
+    struct etl__durable *durable;       /* its directory of checkpoints; NULL: none */
     int64_t process;                    /* that made it: in a forked child nothing is touched */
 };
 
@@ -33,6 +35,10 @@ static inline bool etl__are_collectors(etl_collector *const *collectors, size_t 
             return false;
     return collectors != NULL;
 }
+
+/* Make a collector; directory: of checkpoints, which is made and locked, or NULL. */
+int etl__collector_create(etl_collector **out, const etl_options *options, const char *directory,
+                          struct etl__error *error);
 
 /* Begin a call that needs these collectors, none of them NULL, for itself (iterating: together
  * with open iterators): ETL_E_STATE or ETL_E_CANCELLED, with the text in the first one's message;

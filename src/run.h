@@ -19,7 +19,9 @@ struct etl__run {
     uint64_t file_size;
     struct etl__run_footer footer;
     const char *place; /* for messages: the directory, which outlives the run; or the path */
-    char *path;        /* of a file that the caller named, owned; NULL: it has no name */
+    char *path;        /* of a file that has a name, owned; NULL: it has none */
+    uint64_t file;     /* its number in a directory of checkpoints; 0: it is no file of one */
+    bool is_published; /* such a one, and a manifest may name it: it is not to be removed */
 };
 
 /* Take over a descriptor (closed on failure too) of a finished run file, check header and footer,

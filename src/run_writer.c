@@ -61,7 +61,7 @@ struct etl__run_writer {
     const char *place; /* for messages: directory or path */
     uint64_t extent;   /* the file is at most this long */
     uint64_t charged;  /* of disk->used */
-    uint64_t written;
+    uint64_t written, finished;
     struct etl__memory *memory;
     struct etl__disk *disk; /* of this run: own_disk, but for a file of the caller's */
     struct etl__disk *own_disk;
@@ -71,6 +71,14 @@ struct etl__run_writer {
 };
 
 /* ---- Disk */
+
+static void note_peak(struct etl__disk *disk, uint64_t used) {
+    uint64_t peak = atomic_load_explicit(&disk->peak, memory_order_relaxed);
+    while (used > peak &&
+           !atomic_compare_exchange_weak_explicit(&disk->peak, &peak, used, memory_order_relaxed,
+                                                  memory_order_relaxed))
+        ;
+}
 
 /* Count bytes that are about to be written. */
 static int charge(struct etl__run_writer *writer, uint64_t bytes, struct etl__error *error) {
@@ -86,12 +94,12 @@ static int charge(struct etl__run_writer *writer, uint64_t bytes, struct etl__er
     } while (!atomic_compare_exchange_weak_explicit(&disk->used, &used, used + bytes,
                                                     memory_order_relaxed, memory_order_relaxed));
     writer->charged += bytes;
-    uint64_t peak = atomic_load_explicit(&disk->peak, memory_order_relaxed);
-    while (used + bytes > peak &&
-           !atomic_compare_exchange_weak_explicit(&disk->peak, &peak, used + bytes,
-                                                  memory_order_relaxed, memory_order_relaxed))
-        ;
+    note_peak(disk, used + bytes);
     return ETL_OK;
+}
+
+void etl__disk_take(struct etl__disk *disk, uint64_t bytes) {
+    note_peak(disk, atomic_fetch_add_explicit(&disk->used, bytes, memory_order_relaxed) + bytes);
 }
 
 void etl__disk_give(struct etl__disk *disk, uint64_t bytes) {
@@ -495,6 +503,7 @@ int etl__run_writer_finish(struct etl__run_writer *writer, struct etl__error *er
         return status;
     }
     writer->descriptor = -1;
+    writer->finished = writer->charged;
     writer->charged = 0;
     writer->disk = writer->own_disk;
     return ETL_OK;
@@ -511,4 +520,8 @@ void etl__run_writer_abandon(struct etl__run_writer *writer) {
 
 uint64_t etl__run_writer_written(const struct etl__run_writer *writer) {
     return writer->written;
+}
+
+uint64_t etl__run_writer_finished(const struct etl__run_writer *writer) {
+    return writer->finished;
 }

@@ -55,6 +55,11 @@ void etl__run_writer_abandon(struct etl__run_writer *writer);
 /* Bytes written to files since create. */
 uint64_t etl__run_writer_written(const struct etl__run_writer *writer);
 
+/* The same for the run that etl__run_writer_finish ended last: what its file counts in its disk. */
+uint64_t etl__run_writer_finished(const struct etl__run_writer *writer);
+
+/* A run that was there before takes disk, whatever the limit; or gives it back. */
+void etl__disk_take(struct etl__disk *disk, uint64_t bytes);
 void etl__disk_give(struct etl__disk *disk, uint64_t bytes);
 
 #endif

@@ -286,3 +286,23 @@ size_t etl__runs_reduce_to(const struct etl__runs *runs) {
         most = etl__clamp(etl__os_descriptor_limit() / 4, LEAST_DESCRIPTORS, MOST_DESCRIPTORS);
     return runs->count > most ? most / 2 + 1 : 0; /* half: the next time is far off */
 }
+
+/* ---- Names ---- */
+
+bool etl__runs_all_named(const struct etl__runs *runs) {
+    for (size_t i = 0; i < runs->count; i++)
+        if (runs->items[i].run->file == 0)
+            return false;
+    return true;
+}
+
+int etl__runs_name(struct etl__runs *runs, struct etl__error *error) {
+    for (size_t i = 0; i < runs->count; i++) {
+        size_t width = etl__runs_width(runs), count = 0;
+        while (count < width && i + count < runs->count && runs->items[i + count].run->file == 0)
+            count++;
+        if (count != 0)
+            ETL__TRY(merge_runs(runs, i, count, error));
+    }
+    return ETL_OK;
+}

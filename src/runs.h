@@ -62,6 +62,10 @@ bool etl__runs_outgrow_reserve(const struct etl__runs *runs);
  * still in memory lie between runs, more may be left. */
 int etl__runs_reduce(struct etl__runs *runs, size_t most, struct etl__error *error);
 
+/* In a directory of checkpoints: has every run a file there? Write those that have none. */
+bool etl__runs_all_named(const struct etl__runs *runs);
+int etl__runs_name(struct etl__runs *runs, struct etl__error *error);
+
 /* A provider over one of `together` runs that are read at once; ahead may be NULL. */
 int etl__runs_open_provider(const struct etl__runs *runs, size_t index, size_t together,
                             struct etl__ahead *ahead, struct etl__provider **provider,

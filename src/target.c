@@ -1,9 +1,14 @@
 /* target.c: choosing a directory. Directories are made absolute when the collector is made, so
  * that a later chdir does not move them, and checked then; whether one is full shows when a run is
- * written. */
+ * written.
+ *
+ * In a directory of checkpoints a run is synced and gets its name before it counts as written: by
+ * the thread that wrote it, beside the caller's work, and by the descriptor that it was written
+ * through, which is the one that surely hears of a write that failed later. */
 #include "target.h"
 #include "os.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { LONGEST_PATH = 4096 };
@@ -94,11 +99,96 @@ static int write_to(struct etl__target *target, struct etl__run_writer *writer,
     return status;
 }
 
-int etl__target_write(struct etl__target *target, struct etl__run_writer *writer,
-                      uint64_t expected, etl__produce_fn *produce, void *context,
-                      struct etl__run **run, struct etl__error *error) {
+/* ---- Files with a name ---- */
+
+void etl__target_go_to(struct etl__target *target, const char *directory, uint64_t next_file) {
+    target->durable = directory;
+    if (target->access == ETL_ACCESS_MMAP)
+        target->access = ETL_ACCESS_READ;
+    atomic_store(&target->next_file, next_file);
+}
+
+void etl__target_run_path(const struct etl__target *target, uint64_t file,
+                          char path[ETL__OS_PATH]) {
+    (void)snprintf(path, ETL__OS_PATH, "%s/etl-%016llx.run", target->durable,
+                   (unsigned long long)file);
+}
+
+/* The file to the disk and to its name: 0, or what failed, and how. It is closed. */
+static int name_file(int descriptor, char draft[ETL__OS_PATH], const char *path,
+                     const char **operation) {
+    int os_error = etl__os_sync(descriptor);
+    *operation = "sync";
+    if (os_error == 0) {
+        os_error = etl__os_draft_link(descriptor, path, draft);
+        *operation = "name a file beside";
+    }
+    int close_error = etl__os_close(descriptor);
+    if (os_error == 0 && close_error != 0) {
+        os_error = close_error;
+        *operation = "close";
+    }
+    if (os_error == 0) {
+        os_error = etl__os_rename(draft, path);
+        *operation = "rename a file to";
+    }
+    if (os_error != 0 && draft[0] != '\0')
+        (void)etl__os_unlink(draft);
+    return os_error;
+}
+
+static int write_records(struct etl__target *target, struct etl__run_writer *writer,
+                         int descriptor, const char *path, uint64_t expected,
+                         etl__produce_fn *produce, void *context, struct etl__error *error) {
+    ETL__TRY(etl__run_writer_open_file(writer, descriptor, path, &target->disk, expected, error));
+    int status = produce(context, writer, error);
+    if (status == ETL_OK)
+        return etl__run_writer_finish(writer, error);
+    etl__run_writer_abandon(writer);
+    return status;
+}
+
+static int write_named(struct etl__target *target, struct etl__run_writer *writer,
+                       uint64_t expected, etl__produce_fn *produce, void *context,
+                       struct etl__run **run, struct etl__error *error) {
+    char path[ETL__OS_PATH], draft[ETL__OS_PATH];
+    const char *operation;
+    int descriptor;
+    uint64_t file = atomic_fetch_add(&target->next_file, 1);
+    etl__target_run_path(target, file, path);
+    int os_error = etl__os_draft_open(path, draft, &descriptor);
+    if (os_error != 0)
+        return etl__fail_os(error, os_error, "make a file beside", path);
+    int status =
+        write_records(target, writer, descriptor, path, expected, produce, context, error);
+    if (status != ETL_OK) {
+        (void)etl__os_close(descriptor);
+        if (draft[0] != '\0')
+            (void)etl__os_unlink(draft);
+        return status;
+    }
+    os_error = name_file(descriptor, draft, path, &operation);
+    if (os_error != 0) {
+        status = etl__fail_os(error, os_error, operation, path);
+    } else {
+        status = etl__run_open_named(run, target->memory, path,
+                                     target->access == ETL_ACCESS_MMAP_ALL, error);
+        if (status == ETL_OK)
+            (*run)->file = file;
+        else
+            (void)etl__os_unlink(path);
+    }
+    if (status != ETL_OK)
+        etl__disk_give(&target->disk, etl__run_writer_finished(writer));
+    return status;
+}
+
+/* ---- Files without ---- */
+
+static int write_somewhere(struct etl__target *target, struct etl__run_writer *writer,
+                           uint64_t expected, etl__produce_fn *produce, void *context,
+                           struct etl__run **run, struct etl__error *error) {
     size_t first = atomic_load_explicit(&target->preferred, memory_order_relaxed);
-    uint64_t written = etl__run_writer_written(writer);
     int status = ETL_E_NOSPACE;
     for (size_t i = 0; i < target->directory_count && status == ETL_E_NOSPACE; i++) {
         size_t choice = (first + i) % target->directory_count;
@@ -107,12 +197,27 @@ int etl__target_write(struct etl__target *target, struct etl__run_writer *writer
         if (status == ETL_OK)
             atomic_store_explicit(&target->preferred, choice, memory_order_relaxed);
     }
+    return status;
+}
+
+int etl__target_write(struct etl__target *target, struct etl__run_writer *writer,
+                      uint64_t expected, etl__produce_fn *produce, void *context,
+                      struct etl__run **run, struct etl__error *error) {
+    uint64_t written = etl__run_writer_written(writer);
+    int status = target->durable != NULL
+                     ? write_named(target, writer, expected, produce, context, run, error)
+                     : write_somewhere(target, writer, expected, produce, context, run, error);
     atomic_fetch_add(&target->written, etl__run_writer_written(writer) - written);
     return status;
 }
 
 void etl__target_drop(struct etl__target *target, struct etl__run *run) {
-    uint64_t size = run->path == NULL ? run->file_size : 0; /* the caller's disk */
+    bool is_ours = run->path == NULL || run->file != 0; /* else it is the caller's, and its disk */
+    uint64_t size = is_ours ? run->file_size : 0;
+    if (run->file != 0 && run->is_published)
+        atomic_store(&target->left_behind, true);
+    else if (run->file != 0 && etl__os_unlink(run->path) != 0)
+        atomic_store(&target->left_behind, true); /* the next checkpoint tries again */
     etl__run_close(run, target->memory);
     etl__disk_give(&target->disk, size);
 }

@@ -1,5 +1,5 @@
 /* target.h: where runs are written: the temporary directories, in order, the next one when one is
- * full. */
+ * full; or a directory of checkpoints, to files with a name. */
 #ifndef LIBETL_TARGET_H
 #define LIBETL_TARGET_H
 
@@ -16,6 +16,9 @@ struct etl__target {
     etl_access access;
     size_t write_buffer; /* bytes of each run writer's */
     const atomic_int *cancel;
+    const char *durable;         /* the directory of checkpoints; NULL: the temporary ones */
+    _Atomic(uint64_t) next_file; /* number of the next file there */
+    atomic_bool left_behind;     /* a published run was dropped, and its file stays */
 };
 
 /* options->temp_dirs, else $TMPDIR, else /var/tmp, else /tmp: made absolute and checked. */
@@ -37,7 +40,13 @@ int etl__target_write(struct etl__target *target, struct etl__run_writer *writer
                       uint64_t expected, etl__produce_fn *produce, void *context,
                       struct etl__run **run, struct etl__error *error);
 
-/* Close a run and give its disk back; that of a file which the caller named is its own. */
+/* From now on write runs to this directory, which outlives the target, to files numbered from here
+ * on. They are on the disk when they are whole, but their names may not be. */
+void etl__target_go_to(struct etl__target *target, const char *directory, uint64_t next_file);
+void etl__target_run_path(const struct etl__target *target, uint64_t file,
+                          char path[ETL__OS_PATH]);
+
+/* Close a run and give its disk back; one that no manifest can name is removed; that of a file which the caller named is its own. */
 void etl__target_drop(struct etl__target *target, struct etl__run *run);
 
 #endif

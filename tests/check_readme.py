@@ -1,6 +1,7 @@
 """The README's example is examples/minimal.c, it compiles, and it prints what the README says;
 the README's picture of the sources has the files of CMakeLists.txt, in their order, and each of
-them includes only what stands below it. The snippets of the README and of docs/KEYS.md compile.
+them includes only what stands below it. The snippets of the README and of docs/KEYS.md compile, and
+so does the program of docs/CHECKPOINTS.md.
 
     check_readme.py --source DIRECTORY --cc COMPILER --library LIBETL.A
 """
@@ -53,6 +54,12 @@ def check_example(source, readme, cc, library):
         sys.exit(f"the example prints\n{printed}and the README says\n{expected}")
 
 
+def check_program(source, code, cc):
+    subprocess.run([cc, "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I",
+                    source / "include", "-xc", "-", "-fsyntax-only"], input=code, text=True,
+                   check=True)
+
+
 def check_picture(source, readme):
     cmake = (source / "CMakeLists.txt").read_text()
     built = re.findall(r"^    src/(\w+\.c)", cmake, re.M)
@@ -88,6 +95,9 @@ def main():
     check_example(arguments.source, readme, arguments.cc, arguments.library)
     keys = (arguments.source / "docs/KEYS.md").read_text()
     check_snippets(arguments.source, blocks(keys, "c"), arguments.cc)
+    checkpoints = (arguments.source / "docs/CHECKPOINTS.md").read_text()
+    for program in blocks(checkpoints, "c"):
+        check_program(arguments.source, program, arguments.cc)
     check_order(arguments.source, check_picture(arguments.source, readme))
     print("the README's example and picture are those of the sources")
 

@@ -48,6 +48,21 @@ static inline size_t count_files(const char *path, const char *ending) {
     return count;
 }
 
+static inline uint64_t bytes_of_files(const char *path, const char *ending) {
+    DIR *directory = opendir(path);
+    uint64_t bytes = 0;
+    struct stat status;
+    assert_non_null(directory);
+    for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+        const char *found = strstr(entry->d_name, ending);
+        if (found != NULL && found[strlen(ending)] == '\0' &&
+            fstatat(dirfd(directory), entry->d_name, &status, 0) == 0)
+            bytes += (uint64_t)status.st_size;
+    }
+    closedir(directory);
+    return bytes;
+}
+
 static inline const char *file_in(const char *directory, const char *name) {
     static char paths[4][400];
     static unsigned next;

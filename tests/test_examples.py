@@ -541,6 +541,51 @@ def test_sort_pairs_cpp(program, directory):
               done.returncode == 1 and b"cannot write" in done.stderr, done.stderr)
 
 
+# ---- resume
+
+
+def test_resume(program, directory):
+    """Killed again and again, it comes to the end, and says where it went on."""
+    generator = random.Random(SEED)
+    data = b"".join(b"%016x %d\n" % (generator.getrandbits(64), i) for i in range(400000))
+    source, out = write(directory + "/resume-in", data), directory + "/resume-out"
+    arguments = [program, "-c", "256K", "-S", "4M", directory + "/resume-state", source, out]
+    offsets, kills = [0], 0
+    while kills < 1000:
+        child = subprocess.Popen(arguments, stderr=subprocess.PIPE)
+        try:
+            told = child.communicate(timeout=generator.uniform(0.02, 0.3))[1]
+        except subprocess.TimeoutExpired:
+            child.kill()
+            told = child.communicate()[1]
+        kills += child.returncode == -signal.SIGKILL
+        offsets += [int(offset) for offset in re.findall(rb"at byte (\d+)", told)]
+        if child.returncode != -signal.SIGKILL:
+            break
+    check("resume, killed %d times, %d bytes in" % (kills, max(offsets)),
+          child.returncode == 0 and offsets == sorted(offsets), (child.returncode, told))
+    expected = system_sort([], data)
+    check("... has sorted it all", read(out) == expected, first_difference(read(out), expected))
+    more = b"0 a line that came later\n"
+    with open(source, "ab") as file:
+        file.write(more)
+    done = run(arguments)
+    check("... and goes on with what came later",
+          done.returncode == 0 and b"at byte %d\n" % len(data) in done.stderr and
+          read(out) == system_sort([], data + more), done.stderr)
+    write(source, data[:100])
+    done = run(arguments)
+    check("resume with another input is trouble",
+          done.returncode == 2 and b"read before" in done.stderr, done.stderr)
+    for wrong in ([], ["-c", "x", "d", "i", "o"], ["d", "i"],
+                  [directory + "/none/state", source, out],
+                  [directory + "/state", directory + "/none", out],
+                  [directory + "/state", source, directory + "/none/out"]):
+        done = run([program] + wrong, cwd=directory)
+        check("resume %s is trouble" % " ".join(wrong).replace(directory, "."),
+              done.returncode == 2 and done.stderr != b"", (done.returncode, done.stderr))
+
+
 def main():
     if len(sys.argv) not in (2, 3):
         sys.exit("usage: test_examples.py DIRECTORY-OF-THE-BINARIES [LIBETL.SO]")
@@ -555,6 +600,7 @@ def main():
         test_trouble(sort_lines, directory)
         test_memory(sort_lines, directory)
         test_word_index(word_index, directory)
+        test_resume(binaries + "/resume", directory)
         test_parallel_index(binaries + "/parallel_index", directory)
         if os.path.exists(binaries + "/sort_pairs"):
             test_sort_pairs_cpp(binaries + "/sort_pairs", directory)

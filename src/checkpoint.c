@@ -70,7 +70,7 @@ static int bind_directory(etl_collector *collector, const char *directory) {
 }
 
 /* Everything in runs that have a name, and not too many of them. */
-static int write_runs(struct etl__store *store, struct etl__error *error) {
+static int write_new_runs(struct etl__store *store, struct etl__error *error) {
     ETL__TRY(etl__store_flush(store, error));
     size_t most = store->runs.count > MOST_RUNS ? MOST_RUNS / 2 : SIZE_MAX;
     if (most == SIZE_MAX && etl__runs_all_named(&store->runs))
@@ -115,7 +115,7 @@ static int publish(etl_collector *collector, const struct etl__manifest *manifes
 static int checkpoint(etl_collector *collector, const char *directory, etl_slice token) {
     struct etl__store *store = &collector->store;
     ETL__TRY(bind_directory(collector, directory));
-    ETL__TRY(write_runs(store, &collector->error));
+    ETL__TRY(write_new_runs(store, &collector->error));
     struct etl__durable *durable = collector->durable;
     struct etl__manifest manifest = {.duplicates = store->rules.duplicates,
                                      .order_values = store->rules.order_values,
@@ -157,7 +157,7 @@ int etl_checkpoint(etl_collector *collector, const char *directory, etl_slice to
 
 /* ---- Restore ---- */
 
-static int check_rules(const etl_collector *collector, struct etl__error *error) {
+static int check_same_rules(const etl_collector *collector, struct etl__error *error) {
     const struct etl__durable *durable = collector->durable;
     const struct etl__manifest *manifest = &durable->restored;
     const struct etl__rules *rules = &collector->store.rules;
@@ -220,7 +220,7 @@ static int take_up(etl_collector *collector, struct etl__error *error) {
     etl__target_go_to(&collector->store.target, durable->directory,
                       status == ETL_OK ? manifest->next_file : 1);
     if (status == ETL_OK)
-        ETL__TRY(check_rules(collector, error));
+        ETL__TRY(check_same_rules(collector, error));
     if (manifest->run_count != 0)
         ETL__TRY(take_runs(collector, error));
     etl__durable_sweep(durable, manifest);

@@ -110,7 +110,7 @@ static int corrupt(const struct input *input, const char *what, struct etl__erro
                      (unsigned long long)input->size);
 }
 
-static int get(struct input *input, void *data, size_t size, struct etl__error *error) {
+static int read_bytes(struct input *input, void *data, size_t size, struct etl__error *error) {
     size_t done;
     int os_error = etl__os_read(input->descriptor, data, size, input->at, &done);
     if (os_error != 0)
@@ -154,7 +154,7 @@ static int read_header(struct input *input, struct etl__manifest *manifest,
     uint8_t bytes[ETL__MANIFEST_HEADER];
     if (input->size < ETL__MANIFEST_HEADER + ETL__MANIFEST_END)
         return corrupt(input, "the file ends", error);
-    ETL__TRY(get(input, bytes, sizeof bytes, error));
+    ETL__TRY(read_bytes(input, bytes, sizeof bytes, error));
     if (memcmp(bytes, magic, sizeof magic) != 0)
         return corrupt(input, "not a manifest", error);
     if (etl__get_u32(bytes + AT_CRC) != etl__crc32c(0, bytes, AT_CRC))
@@ -172,7 +172,7 @@ static int read_runs(struct input *input, struct etl__manifest *manifest,
     uint8_t bytes[ETL__MANIFEST_RUN];
     for (size_t i = 0; i < manifest->run_count; i++) {
         struct etl__manifest_run *run = &manifest->runs[i];
-        ETL__TRY(get(input, bytes, sizeof bytes, error));
+        ETL__TRY(read_bytes(input, bytes, sizeof bytes, error));
         run->file = etl__get_u64(bytes + RUN_FILE);
         run->size = etl__get_u64(bytes + RUN_SIZE);
         run->pairs = etl__get_u64(bytes + RUN_PAIRS);
@@ -190,9 +190,9 @@ static int read_rest(struct input *input, struct etl__manifest *manifest, uint8_
     uint8_t end[ETL__MANIFEST_END];
     ETL__TRY(read_runs(input, manifest, error));
     if (manifest->token.size != 0)
-        ETL__TRY(get(input, token, manifest->token.size, error));
+        ETL__TRY(read_bytes(input, token, manifest->token.size, error));
     uint32_t crc = input->crc;
-    ETL__TRY(get(input, end, sizeof end, error));
+    ETL__TRY(read_bytes(input, end, sizeof end, error));
     return etl__get_u32(end) == crc ? ETL_OK : corrupt(input, "checksum", error);
 }
 

@@ -7,10 +7,12 @@
  *
  * The order of calls:
  *
- *     etl_collector_create -> etl_collect* -> etl_load
- *                                           | etl_iter_open, etl_iter_next*, etl_iter_close
- *                                           | etl_save, which another etl_attach_run takes in
- *                          -> etl_reset (or go on collecting) -> etl_collector_destroy
+ *     etl_collector_create
+ *         -> etl_collect*
+ *         -> etl_load | etl_iter_open, etl_iter_next*, etl_iter_close
+ *                     | etl_save, which another etl_attach_run takes in
+ *         -> etl_collect* for the next round, after etl_reset or as it is
+ *     etl_collector_destroy
  *
  * Order    Keys ascend bytewise (memcmp, then the shorter first). Equal keys come in the order in
  *          which they were collected, or by value with etl_options.order_values. Any other order
@@ -73,11 +75,11 @@ enum {
         -20009 /* etl_cancel was called, or the progress callback returned non-zero */
 };
 
-/* A few words for a status of this library; never NULL, static. A callback's own value gives
- * "unknown status". */
+/* A few words for a status of this library. Returns static text, never NULL; for a callback's own
+ * value "unknown status". */
 LIBETL_API const char *etl_status_string(int status);
 
-/* The version of the library at run time, "major.minor.patch"; static. */
+/* The version of the library at run time. Returns "major.minor.patch", static. */
 LIBETL_API const char *etl_version(void);
 
 /* ---- Slices */
@@ -89,10 +91,11 @@ LIBETL_API const char *etl_version(void);
  * Lifetime of the slices that libetl hands out: until the callback returns, or until the next call
  * on that iterator. They may be passed to that very call, and into any other collector. */
 typedef struct etl_slice {
-    const void *data;
-    size_t size;
+    const void *data; /* NULL: nil */
+    size_t size;      /* in bytes */
 } etl_slice;
 
+/* These bytes. */
 static inline etl_slice etl_slice_of(const void *data, size_t size) {
     etl_slice slice;
     slice.data = data;
@@ -110,7 +113,10 @@ static inline etl_slice etl_slice_str(const char *string) {
 
 /* ---- Collecting and loading: what most programs need ---- */
 
+/* What takes pairs and gives them back in order. */
 typedef struct etl_collector etl_collector;
+
+/* What a collector may be told; see below. */
 typedef struct etl_options etl_options;
 
 /* Make a collector. options may be NULL: the defaults. Everything that options points to is
@@ -118,14 +124,14 @@ typedef struct etl_options etl_options;
  * at the first spill, but nothing is created in them until memory runs out.
  *
  * Returns ETL_OK and the collector in *out, to be given to etl_collector_destroy; or, with
- * *out == NULL:
+ * *out == NULL, an error:
  *   ETL_E_INVALID  out is NULL, or an option is out of range
  *   ETL_E_IO       a temporary directory is missing, not a directory, or not writable
  *   ETL_E_NOMEM    no memory */
 LIBETL_API int etl_collector_create(etl_collector **out, const etl_options *options);
 
 /* As etl_collector_create, and on failure the reason as text, cut to fit, in message (size bytes;
- * may be NULL and 0). */
+ * may be NULL and 0). Errors: as etl_collector_create. */
 LIBETL_API int etl_collector_create_message(etl_collector **out, const etl_options *options,
                                             char *message, size_t size);
 
@@ -187,7 +193,7 @@ LIBETL_API int etl_load(etl_collector *collector, etl_load_fn *load, void *conte
 
 /* As etl_load, over several collectors as if their pairs had been collected in one: the first
  * collector's first among equal keys. They must agree on duplicates and order_values. All are
- * consumed on success, none otherwise. No collector may be given twice. */
+ * consumed on success, none otherwise. No collector may be given twice. Errors: as etl_load. */
 LIBETL_API int etl_load_many(etl_collector *const *collectors, size_t count, etl_load_fn *load,
                              void *context);
 
@@ -240,8 +246,8 @@ LIBETL_API int etl_attach_run(etl_collector *collector, const char *path);
 LIBETL_API int etl_reset(etl_collector *collector);
 
 /* What failed last on this collector: operation, path, sizes and the system's error. Success does
- * not clear it. Never NULL; empty when nothing has failed. Valid until the next call on the
- * collector. */
+ * not clear it. Returns text that is never NULL, empty when nothing has failed, and valid until the
+ * next call on the collector. */
 LIBETL_API const char *etl_collector_message(const etl_collector *collector);
 
 /* ---- Checkpoints
@@ -301,13 +307,13 @@ LIBETL_API int etl_restore_message(etl_collector **out, const etl_options *optio
 
 /* ---- Iterating */
 
+/* A place in the order of the pairs. */
 typedef struct etl_iter etl_iter;
 
-/* The keys with from <= key < to. from.data == NULL: from the first; to.data == NULL: to the last.
- * A range with from above to is empty. */
+/* The keys with from <= key < to. A range with from above to is empty. */
 typedef struct etl_range {
-    etl_slice from;
-    etl_slice to;
+    etl_slice from; /* data NULL: from the first key on */
+    etl_slice to;   /* data NULL: to the last one */
 } etl_range;
 
 /* Open an iterator over a collector's pairs in order; range may be NULL: all of them. Iterators
@@ -315,18 +321,20 @@ typedef struct etl_range {
  * open, collect, reserve, flush, attach, load and reset give ETL_E_STATE.
  *
  * Returns ETL_OK and the iterator in *out, to be given to etl_iter_close; or, with *out == NULL,
- * an error as etl_load (it may sort, spill and merge). */
+ * an error (it may sort, spill and merge). Errors: as etl_load. */
 LIBETL_API int etl_iter_open(etl_iter **out, etl_collector *collector, const etl_range *range);
 
 /* As etl_iter_open, over several collectors as if their pairs had been collected in one, the first
- * collector's first among equal keys. They must agree on duplicates and order_values. */
+ * collector's first among equal keys. They must agree on duplicates and order_values. Errors: as
+ * etl_load. */
 LIBETL_API int etl_iter_open_many(etl_iter **out, etl_collector *const *collectors, size_t count,
                                   const etl_range *range);
 
-/* The next pair. ETL_OK and the slices, which live until the next call on this iterator; ETL_END
- * when there are no more; or an error as etl_load. After ETL_END only a seek brings pairs again,
- * and likewise after an error other than ETL_E_CANCELLED. key and value may be NULL where not
- * wanted. */
+/* The next pair. key and value may be NULL where not wanted. After ETL_END only a seek brings
+ * pairs again, and likewise after an error other than ETL_E_CANCELLED.
+ *
+ * Returns ETL_OK and the slices, which live until the next call on this iterator; ETL_END when
+ * there are no more; or an error. Errors: as etl_load. */
 LIBETL_API int etl_iter_next(etl_iter *iter, etl_slice *key, etl_slice *value);
 
 /* Move: the next etl_iter_next returns the first pair with a key >= this one. Stays inside the
@@ -375,14 +383,21 @@ LIBETL_API int etl_bytes_append(etl_bytes *bytes, const void *data, size_t size)
 typedef int etl_reduce_fn(void *context, etl_slice key, const etl_slice *values, size_t count,
                           etl_bytes *result);
 
-typedef enum etl_phase { ETL_COLLECTING = 0, ETL_SPILLING, ETL_MERGING, ETL_LOADING } etl_phase;
+/* What a collector is doing. */
+typedef enum etl_phase {
+    ETL_COLLECTING = 0, /* taking pairs */
+    ETL_SPILLING,       /* writing a run */
+    ETL_MERGING,        /* runs into fewer */
+    ETL_LOADING         /* handing pairs over */
+} etl_phase;
 
+/* How far it is. */
 typedef struct etl_progress {
-    etl_phase phase;
+    etl_phase phase;     /* what the counts are of */
     uint64_t pairs_done; /* in this phase; grows within it */
     uint64_t pairs_all;  /* 0 while unknown; else pairs_done <= pairs_all */
     uint64_t bytes_done; /* of keys and values, likewise */
-    uint64_t bytes_all;
+    uint64_t bytes_all;  /* likewise */
     uint64_t elapsed_ns; /* since the first pair of this round */
     const char *label;   /* the collector's, or "" */
 } etl_progress;
@@ -396,12 +411,13 @@ typedef int etl_progress_fn(void *context, const etl_progress *progress);
 typedef struct etl_allocator {
     /* NULL: libc and mmap */
     void *(*resize)(void *context, void *ptr, size_t old_size, size_t new_size);
-    void *context;
+    void *context; /* for resize */
 } etl_allocator;
 
 /* Memory that several collectors share; see below. */
 typedef struct etl_pool etl_pool;
 
+/* For etl_options.threads: runs are written on the caller's thread. */
 #define ETL_THREADS_NONE (-1)
 
 /* All zero means the defaults. Start from LIBETL_OPTIONS_INIT and set what differs. */
@@ -418,19 +434,20 @@ struct etl_options {
     etl_duplicates duplicates; /* default ETL_KEEP_ALL */
     bool order_values;     /* equal keys by value bytes (nil first) instead of collection order */
     etl_reduce_fn *reduce; /* for ETL_REDUCE */
-    void *reduce_ctx;
+    void *reduce_ctx;      /* its context */
     int threads; /* background threads that spill: 0 is one; ETL_THREADS_NONE; or their number, up
                     to 64. With ETL_REDUCE runs are folded and written on the caller's thread */
     unsigned merge_width; /* most runs merged at once, 2 or more. Default 0: from memory and system
                              limits */
     etl_access access;    /* default ETL_ACCESS_MMAP */
-    etl_progress_fn *progress;
-    void *progress_ctx;
+    etl_progress_fn *progress; /* called about 10 times a second during long work */
+    void *progress_ctx;        /* its context */
     etl_pool *pool; /* shared memory; caps memory_limit. Default NULL: memory of its own */
     etl_allocator allocator; /* with a pool: none, the pool's is used */
     const char *label; /* in messages and temporary names; in a pool, what needs like amounts */
 };
 
+/* The defaults, to begin with. */
 #define LIBETL_OPTIONS_INIT                                                                      \
     {                                                                                            \
         sizeof(etl_options), 0, NULL, 0, ETL_KEEP_ALL, false, NULL, NULL, 0, 0, ETL_ACCESS_MMAP, \
@@ -486,7 +503,7 @@ LIBETL_API int etl_collector_stats(const etl_collector *collector, etl_stats *st
  *          spills what it holds and goes on; one that holds more than an even share while another
  *          is short spills at one of its next calls, before it has taken 64 KiB more. That may
  *          fail as any spilling: ETL_E_NOSPACE, ETL_E_IO.
- * Progress Nobody ever waits for another collector, so one thread may use any number, in any order.
+ * Floor    Nobody ever waits for another collector, so one thread may use any number, in any order.
  *          In a round each may always hold a small floor: with one thread about 350 KiB in a pool
  *          of 32 MiB or less, 1.5 MiB in one of 256 MiB; more with more threads, ETL_ACCESS_READ
  *          or ETL_REDUCE. For that up to an eighth of the pool (below 32 MiB up to a quarter) is
@@ -505,6 +522,7 @@ typedef struct etl_pool_options {
     etl_allocator allocator; /* for all pooled memory; must be callable from several threads */
 } etl_pool_options;
 
+/* The defaults, to begin with. */
 #define LIBETL_POOL_OPTIONS_INIT          \
     {                                     \
         sizeof(etl_pool_options), 0, 0, { \
@@ -514,7 +532,8 @@ typedef struct etl_pool_options {
 
 /* Make a pool, for etl_options.pool of any number of collectors. options may be NULL: the defaults.
  *
- * Returns ETL_OK and the pool in *out, to be given to etl_pool_destroy; or, with *out == NULL:
+ * Returns ETL_OK and the pool in *out, to be given to etl_pool_destroy; or, with *out == NULL, an
+ * error:
  *   ETL_E_INVALID  out is NULL, or struct_size is none that this version knows
  *   ETL_E_NOMEM    no memory */
 LIBETL_API int etl_pool_create(etl_pool **out, const etl_pool_options *options);
@@ -524,6 +543,7 @@ LIBETL_API int etl_pool_create(etl_pool **out, const etl_pool_options *options);
  * made with it any more. In a forked child it returns at once. */
 LIBETL_API void etl_pool_destroy(etl_pool *pool);
 
+/* A pool's counters. */
 typedef struct etl_pool_stats {
     size_t struct_size;         /* set by the caller: sizeof(etl_pool_stats) */
     uint64_t memory_bytes;      /* held now: by collectors, and retained */
@@ -549,8 +569,10 @@ LIBETL_API int etl_split(etl_collector *const *collectors, size_t count, size_t 
                          etl_slice *keys, size_t *key_count);
 
 /* The smallest key after all keys that begin with prefix, written to end (room for prefix.size
- * bytes); *end_size is at most prefix.size. ETL_END with *end_size 0 when there is none (the
- * prefix is empty or all 0xFF): the range is open, so leave its to.data NULL. */
+ * bytes); *end_size is at most prefix.size.
+ *
+ * Returns ETL_OK; or ETL_END, with *end_size 0, when there is none (the prefix is empty or all
+ * 0xFF): the range is open, so leave its to.data NULL. Errors: ETL_E_INVALID. */
 LIBETL_API int etl_prefix_end(etl_slice prefix, void *end, size_t *end_size);
 
 /* Gives the next pair of a source: ETL_OK; ETL_END when there are no more; any other value stops
@@ -562,22 +584,24 @@ typedef int etl_source_fn(void *context, etl_slice *key, etl_slice *value);
 typedef int etl_extract_fn(void *context, etl_collector *collector, etl_slice key,
                            etl_slice value);
 
+/* A whole job. */
 typedef struct etl_transform_args {
-    size_t struct_size; /* sizeof(etl_transform_args); 0 is taken as that */
-    const etl_options *options;
-    etl_source_fn *source;
-    void *source_ctx;
-    etl_extract_fn *extract; /* NULL: the pair as it is */
-    void *extract_ctx;
-    etl_load_fn *load;
-    void *load_ctx;
-    etl_range range; /* only source pairs with from <= key < to; zero: all */
-    char *message;   /* NULL, or room for message_size bytes: why it failed, cut to fit */
-    size_t message_size;
+    size_t struct_size;         /* sizeof(etl_transform_args); 0 is taken as that */
+    const etl_options *options; /* of its collector; NULL: the defaults */
+    etl_source_fn *source;      /* where pairs come from */
+    void *source_ctx;           /* its context */
+    etl_extract_fn *extract;    /* NULL: the pair as it is */
+    void *extract_ctx;          /* its context */
+    etl_load_fn *load;          /* where pairs go */
+    void *load_ctx;             /* its context */
+    etl_range range;            /* only source pairs with from <= key < to; zero: all */
+    char *message;       /* NULL, or room for message_size bytes: why it failed, cut to fit */
+    size_t message_size; /* of message */
 } etl_transform_args;
 
 /* Source -> extract -> sort -> load, in one call with a collector of its own.
- * Returns ETL_OK, a callback's own non-zero value, or an error as etl_collector_create,
+ *
+ * Returns ETL_OK, a callback's own non-zero value, or an error. Errors: as etl_collector_create,
  * etl_collect and etl_load. */
 LIBETL_API int etl_transform(const etl_transform_args *args);
 
@@ -590,14 +614,19 @@ LIBETL_API int etl_transform(const etl_transform_args *args);
  *     uint8_t key[ETL_KEY_BYTES_MAX(40) + sizeof(double)], *end = key;
  *     end = etl_key_put_bytes(end, name, ETL_KEY_ASCENDING);
  *     end = etl_key_put_double(end, amount, ETL_KEY_DESCENDING);
- *     status = etl_collect(collector, etl_slice_of(key, (size_t)(end - key)), value);
+ *     status = etl_collect(collector, etl_slice_of(key, (size_t)(end - key)),
+ *                          value);
  *
  * Threads: any. */
 
-typedef enum etl_key_order { ETL_KEY_ASCENDING = 0, ETL_KEY_DESCENDING } etl_key_order;
+/* Which way a component sorts. */
+typedef enum etl_key_order {
+    ETL_KEY_ASCENDING = 0, /* the smallest first */
+    ETL_KEY_DESCENDING     /* the largest first */
+} etl_key_order;
 
-/* Write a number to `to`, which has room for sizeof(value) bytes: as many as its encoding takes.
- * Return the end of what was written. */
+/* Write a number at `to`, which has room for sizeof(value) bytes: as many as its encoding takes.
+ * Returns the end of what was written. */
 LIBETL_API uint8_t *etl_key_put_u8(uint8_t *to, uint8_t value, etl_key_order order);
 LIBETL_API uint8_t *etl_key_put_u16(uint8_t *to, uint16_t value, etl_key_order order);
 LIBETL_API uint8_t *etl_key_put_u32(uint8_t *to, uint32_t value, etl_key_order order);
@@ -608,7 +637,8 @@ LIBETL_API uint8_t *etl_key_put_i32(uint8_t *to, int32_t value, etl_key_order or
 LIBETL_API uint8_t *etl_key_put_i64(uint8_t *to, int64_t value, etl_key_order order);
 
 /* Likewise, in the order -infinity ... -0, +0 ... +infinity, NaN. All NaNs are written as one, and
- * the zeros as two: add 0.0 to a value to make -0 the same key as +0. */
+ * the zeros as two: add 0.0 to a value to make -0 the same key as +0. Returns the end of what was
+ * written. */
 LIBETL_API uint8_t *etl_key_put_float(uint8_t *to, float value, etl_key_order order);
 LIBETL_API uint8_t *etl_key_put_double(uint8_t *to, double value, etl_key_order order);
 
@@ -618,7 +648,7 @@ LIBETL_API uint8_t *etl_key_put_double(uint8_t *to, double value, etl_key_order 
  * the end of what was written. */
 LIBETL_API uint8_t *etl_key_put_bytes(uint8_t *to, etl_slice value, etl_key_order order);
 
-/* The bytes that etl_key_put_bytes writes: value.size, one more for each zero in it, and 2.
+/* The bytes that etl_key_put_bytes writes. Returns value.size, one more for each zero in it, and 2;
  * SIZE_MAX where that is no size. */
 LIBETL_API size_t etl_key_bytes_size(etl_slice value);
 

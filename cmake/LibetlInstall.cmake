@@ -1,6 +1,7 @@
 # LibetlInstall.cmake: what an installed libetl consists of: the libraries, etl.h, a CMake package
-# (find_package(libetl): libetl::etl, libetl::etl_static) and a pkg-config file (libetl). The whole
-# may be moved to another prefix after it was configured or installed.
+# (find_package(libetl): libetl::etl, libetl::etl_static), a pkg-config file (libetl) and, where
+# Python is there to make them, the manual pages. The whole may be moved to another prefix after it
+# was configured or installed.
 
 include(CMakePackageConfigHelpers)
 
@@ -38,3 +39,20 @@ endif()
 configure_file(cmake/libetl.pc.in ${CMAKE_CURRENT_BINARY_DIR}/libetl.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/libetl.pc
     DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# Made of etl.h while building; nothing else waits for them.
+find_package(Python3 COMPONENTS Interpreter)
+if(Python3_FOUND)
+    set(man ${CMAKE_CURRENT_SOURCE_DIR}/docs/man)
+    file(GLOB frames CONFIGURE_DEPENDS ${man}/*.3.in)
+    add_custom_command(OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/man/man3/libetl.3
+        COMMAND Python3::Interpreter -B ${man}/make_man.py ${LIBETL_HEADER} ${man}
+                ${CMAKE_CURRENT_BINARY_DIR}/man/man3
+        DEPENDS ${LIBETL_HEADER} ${man}/make_man.py ${man}/header.py ${man}/date ${frames}
+        COMMENT "Making the manual pages of etl.h"
+        VERBATIM)
+    add_custom_target(libetl_man ALL DEPENDS ${CMAKE_CURRENT_BINARY_DIR}/man/man3/libetl.3)
+    install(DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/man/man3 DESTINATION ${CMAKE_INSTALL_MANDIR})
+else()
+    message(STATUS "No Python: no manual pages")
+endif()

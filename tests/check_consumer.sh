@@ -26,6 +26,11 @@ check() {
 "$cmake" --install "$build" --prefix "$work/first" >/dev/null
 # What was installed may be moved.
 mv "$work/first" "$prefix"
+if test -d "$build/man"; then
+    man=$(find "$prefix" -name etl_reserve.3)
+    test "$(cat "$man")" = ".so man3/etl_collect.3"
+    test -s "$(dirname "$man")/etl_collect.3"
+fi
 libdir=$(dirname "$(find "$prefix" -name libetl.a)")
 
 # configure FROM SETTINGS...: build the project of consumer/ in a directory of this name.

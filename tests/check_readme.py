@@ -1,7 +1,6 @@
 """The README's example is examples/minimal.c, it compiles, and it prints what the README says;
 the README's picture of the sources has the files of CMakeLists.txt, in their order, and each of
-them includes only what stands below it. The snippets of the README and of docs/KEYS.md compile, and
-so does the program of docs/CHECKPOINTS.md.
+them includes only what stands below it. The snippets of the README and of docs/*.md compile.
 
     check_readme.py --source DIRECTORY --cc COMPILER --library LIBETL.A
 """
@@ -19,18 +18,25 @@ def blocks(text, language):
     return re.findall(r"^```%s\n(.*?)^```$" % language, text, re.M | re.S)
 
 
+PRELUDE = "#include <etl.h>\n" + "".join(f"#include <{name}.h>\n" for name in (
+    "errno", "inttypes", "signal", "stdio", "stdlib", "unistd"))
+
+
 def check_snippets(source, snippets, cc):
-    """They compile: functions as they are, statements inside one."""
+    """They compile: programs alone, functions as they are, statements inside one."""
+    programs = [snippet for snippet in snippets if "\nint main(" in snippet]
     functions = [snippet for snippet in snippets if snippet.startswith("static")]
-    statements = [snippet for snippet in snippets if snippet not in functions]
+    statements = [snippet for snippet in snippets if snippet not in functions + programs]
     bodies = "".join(f"{{\n{snippet}}}\n" for snippet in statements)
     uses = "".join(f"(void){name};" for snippet in functions
-                   for name in re.findall(r"^static int (\w+)", snippet, re.M))
-    code = ("#include <etl.h>\nvoid use(etl_slice key, etl_slice value);\n"
-            "void snippets(etl_collector *pairs);\n" + "".join(functions) +
-            "void snippets(etl_collector *pairs) {\n" + bodies + uses + "}\n")
-    subprocess.run([cc, "-std=c11", "-Wall", "-Werror", "-I", source / "include", "-xc", "-",
-                    "-fsyntax-only"], input=code, text=True, check=True)
+                   for name in re.findall(r"^static [\w ]*?\**(\w+)\(", snippet, re.M))
+    code = (PRELUDE + "void use(etl_slice key, etl_slice value);\n"
+            "int snippets(etl_collector *pairs);\n" + "".join(functions) +
+            "int snippets(etl_collector *pairs) {\n" + bodies + uses + "return pairs == NULL;}\n")
+    for text in programs + [code]:
+        subprocess.run([cc, "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Werror", "-I",
+                        source / "include", "-xc", "-", "-fsyntax-only"],
+                       input=text, text=True, check=True)
 
 
 def check_example(source, readme, cc, library):
@@ -52,12 +58,6 @@ def check_example(source, readme, cc, library):
             [program, *command.split()], check=True, capture_output=True, text=True).stdout
     if printed != expected:
         sys.exit(f"the example prints\n{printed}and the README says\n{expected}")
-
-
-def check_program(source, code, cc):
-    subprocess.run([cc, "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I",
-                    source / "include", "-xc", "-", "-fsyntax-only"], input=code, text=True,
-                   check=True)
 
 
 def check_picture(source, readme):
@@ -93,11 +93,8 @@ def main():
     arguments = parser.parse_args()
     readme = (arguments.source / "README.md").read_text()
     check_example(arguments.source, readme, arguments.cc, arguments.library)
-    keys = (arguments.source / "docs/KEYS.md").read_text()
-    check_snippets(arguments.source, blocks(keys, "c"), arguments.cc)
-    checkpoints = (arguments.source / "docs/CHECKPOINTS.md").read_text()
-    for program in blocks(checkpoints, "c"):
-        check_program(arguments.source, program, arguments.cc)
+    for path in sorted((arguments.source / "docs").glob("*.md")):
+        check_snippets(arguments.source, blocks(path.read_text(), "c"), arguments.cc)
     check_order(arguments.source, check_picture(arguments.source, readme))
     print("the README's example and picture are those of the sources")
 

@@ -1,8 +1,10 @@
 """The README's example is examples/minimal.c, it compiles, and it prints what the README says;
 the README's picture of the sources has the files of CMakeLists.txt, in their order, and each of
-them includes only what stands below it. The snippets of the README and of docs/*.md compile.
+them includes only what stands below it. The snippets of the README and of docs/*.md compile, and
+docs/COOKBOOK.md shows the programs of examples/cookbook as they are.
 
     check_readme.py --source DIRECTORY --cc COMPILER --library LIBETL.A
+    check_readme.py --source DIRECTORY --update       puts the programs into docs/COOKBOOK.md
 """
 
 import argparse
@@ -60,6 +62,28 @@ def check_example(source, readme, cc, library):
         sys.exit(f"the example prints\n{printed}and the README says\n{expected}")
 
 
+PROGRAM = re.compile(r"^\[(\w+\.c)\]\(\.\./examples/cookbook/\1\):\n\n```c\n(.*?)^```$",
+                     re.M | re.S)
+
+
+def check_cookbook(source, update):
+    """Each program once, and as it is."""
+    path, programs = source / "docs/COOKBOOK.md", source / "examples/cookbook"
+    text = path.read_text()
+    shown = PROGRAM.sub(lambda found: found.group().replace(
+        found.group(2), (programs / found.group(1)).read_text()), text)
+    if update:
+        path.write_text(shown)
+    elif shown != text:
+        sys.exit(f"{path} shows other programs than {programs} has: run {__file__} "
+                 f"--source {source} --update")
+    names = [found.group(1) for found in PROGRAM.finditer(text)]
+    if sorted(names) != sorted(each.name for each in programs.glob("*.c")):
+        sys.exit(f"{path} shows {names}, and {programs} has others")
+    if len(blocks(text, "c")) != len(names):
+        sys.exit(f"{path} has code that is no program of {programs}")
+
+
 def check_picture(source, readme):
     cmake = (source / "CMakeLists.txt").read_text()
     built = re.findall(r"^    src/(\w+\.c)", cmake, re.M)
@@ -88,12 +112,18 @@ def check_order(source, built):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--source", type=pathlib.Path, required=True)
-    parser.add_argument("--cc", required=True)
-    parser.add_argument("--library", type=pathlib.Path, required=True)
+    parser.add_argument("--cc")
+    parser.add_argument("--library", type=pathlib.Path)
+    parser.add_argument("--update", action="store_true")
     arguments = parser.parse_args()
+    check_cookbook(arguments.source, arguments.update)
+    if arguments.update:
+        return
     readme = (arguments.source / "README.md").read_text()
     check_example(arguments.source, readme, arguments.cc, arguments.library)
     for path in sorted((arguments.source / "docs").glob("*.md")):
+        if path.name == "COOKBOOK.md":  # programs, which are built and run
+            continue
         check_snippets(arguments.source, blocks(path.read_text(), "c"), arguments.cc)
     check_order(arguments.source, check_picture(arguments.source, readme))
     print("the README's example and picture are those of the sources")

@@ -212,6 +212,24 @@ class Cookbook(unittest.TestCase):
                         self.assertIn(b"MDB_BAD_VALSIZE", done.stderr)
         self.run_recipe("lmdb_load", ["/nowhere"], status=1)
 
+    def test_transcripts(self):
+        """What docs/COOKBOOK.md says that commands print."""
+        book = (pathlib.Path(__file__).parent.parent / "docs/COOKBOOK.md").read_text()
+        transcripts = re.findall(r"^    \$ .*\n(?:    .*\n)*", book, re.M)
+        self.assertGreater(len(transcripts), 9)
+        environment = dict(os.environ, LC_ALL="C", PATH=f"{BINARIES}:{os.environ['PATH']}")
+        with tempfile.TemporaryDirectory() as directory:
+            for transcript in transcripts:
+                if "lmdb_load" in transcript and not (BINARIES / "lmdb_load").exists():
+                    continue
+                shown = re.sub(r"^    ", "", transcript, flags=re.M)
+                printed = ""
+                for command in re.findall(r"^\$ (.*)\n", shown, re.M):
+                    printed += f"$ {command}\n" + subprocess.run(
+                        ["sh", "-c", command], cwd=directory, env=environment, text=True,
+                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout
+                self.assertEqual(shown, printed)
+
     def test_full_disk(self):
         if not os.path.exists("/dev/full"):
             self.skipTest("no /dev/full")

@@ -256,7 +256,7 @@ LIBETL_API const char *etl_collector_message(const etl_collector *collector);
  * makes those collected so far, and a token that says how far the input was read, the ones that a
  * crash leaves. docs/CHECKPOINTS.md has a whole program.
  *
- *     etl_restore -> etl_collect* -> etl_checkpoint -> etl_collect* -> ... -> etl_load
+ *     etl_restore -> etl_collect* -> etl_checkpoint -> ... -> etl_load
  *
  * The directory is made if it is missing, belongs to one collector at a time, and holds the files
  * of one checkpoint, named etl-*; others are never touched. A collector that has one spills to it,

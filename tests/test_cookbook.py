@@ -194,6 +194,22 @@ class Cookbook(unittest.TestCase):
         self.run_recipe("parallel_load", [prefix, "0"], status=1)
         self.run_recipe("parallel_load", [directory + "/none/part", "2"], b"a\nb\n", status=1)
 
+    def test_sort_parts(self):
+        lines = text().split(b"\n")[:-1]
+        with tempfile.TemporaryDirectory() as directory:
+            names = []
+            for i in range(4):
+                names.append(f"{directory}/input{i}")
+                pathlib.Path(names[-1]).write_bytes(joined(lines[i::4]))
+            runs = directory + "/runs"
+            os.mkdir(runs)
+            self.assert_same(self.run_recipe("sort_parts", [runs, *names]),
+                             joined(sorted(lines)))
+            self.assert_same(self.run_recipe("sort_parts", [runs]), b"")
+            self.assertEqual(os.listdir(runs), [])
+            self.run_recipe("sort_parts", [runs, names[0], directory + "/none"], status=1)
+            self.run_recipe("sort_parts", [directory + "/none", names[0]], status=1)
+
     def test_lmdb_load(self):
         if not (BINARIES / "lmdb_load").exists():
             self.skipTest("built without LMDB")

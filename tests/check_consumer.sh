@@ -74,7 +74,7 @@ check_lmdb() {
     LC_ALL=C sort -c "$work/keys"
     test "$(wc -l <"$work/keys")" -eq "$few"
 }
-test -z "$lmdb" || check_lmdb "$work/cmake/lmdb"
+test -z "$lmdb" || check_lmdb "$work/package/lmdb"
 
 if ! command -v pkg-config >/dev/null; then
     echo "--- pkg-config is not installed: not checked"

@@ -14,7 +14,7 @@ static int open_providers(etl_collector *const *collectors, size_t count,
     *opened = 0;
     for (size_t i = 0; i < count; i++)
         ETL__TRY(
-            etl__store_open_providers(&collectors[i]->store, providers, opened, ahead, error));
+            etl__store_open_providers(&collectors[i]->store, 1, providers, opened, ahead, error));
     return ETL_OK;
 }
 

@@ -129,6 +129,13 @@ size_t etl__runs_width(const struct etl__runs *runs) {
     return etl__clamp(merge_memory(runs) / most_needed(runs), 2, MOST_WIDTH);
 }
 
+size_t etl__runs_width_of_many(const struct etl__runs *runs, size_t merges, size_t apart) {
+    size_t left = etl__memory_left(runs->target->memory);
+    size_t most = runs->merge_width != 0 ? runs->merge_width : MOST_WIDTH;
+    left = left > apart ? left - apart : 0;
+    return etl__clamp(left / merges / most_needed(runs), 1, most);
+}
+
 int etl__runs_open_provider(const struct etl__runs *runs, size_t index, size_t together,
                             struct etl__ahead *ahead, struct etl__provider **provider,
                             struct etl__error *error) {

@@ -55,6 +55,10 @@ size_t etl__runs_reduce_to(const struct etl__runs *runs);
 /* The most sources that can be merged at once with the memory that is left now. */
 size_t etl__runs_width(const struct etl__runs *runs);
 
+/* The same where `merges` are open at once, each over all sources, beside `apart` bytes for other
+ * things; at least 1. */
+size_t etl__runs_width_of_many(const struct etl__runs *runs, size_t merges, size_t apart);
+
 /* Does a merge need memory beyond what is set aside for it? */
 bool etl__runs_outgrow_reserve(const struct etl__runs *runs);
 
@@ -66,7 +70,7 @@ int etl__runs_reduce(struct etl__runs *runs, size_t most, struct etl__error *err
 bool etl__runs_all_named(const struct etl__runs *runs);
 int etl__runs_name(struct etl__runs *runs, struct etl__error *error);
 
-/* A provider over one of `together` runs that are read at once; ahead may be NULL. */
+/* A provider over a run, one of `together` that are open at once; ahead may be NULL. */
 int etl__runs_open_provider(const struct etl__runs *runs, size_t index, size_t together,
                             struct etl__ahead *ahead, struct etl__provider **provider,
                             struct etl__error *error);

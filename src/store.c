@@ -140,6 +140,32 @@ int etl__store_prepare(struct etl__store *store, struct etl__error *error) {
     return fit_width(store, error);
 }
 
+/* What providers over the regions in memory take, for ordering buckets. */
+static size_t region_order_bytes(const struct etl__store *store) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < store->region_count; i++) {
+        const struct etl__buffer *buffer = &store->regions[i].buffer;
+        if (is_source(&store->regions[i]) && buffer->partition != NULL)
+            bytes += etl__partition_order_bytes(buffer->partition);
+    }
+    return bytes;
+}
+
+/* Regions are written where many merges over them, or what stands apart, lack their memory. */
+int etl__store_prepare_many(struct etl__store *store, size_t merges, size_t apart,
+                            struct etl__error *error) {
+    struct etl__runs *runs = &store->runs;
+    ETL__TRY(etl__store_prepare(store, error));
+    size_t needed = apart + merges * region_order_bytes(store);
+    bool fits = etl__arena_make_room(&store->arena, needed) &&
+                etl__runs_width_of_many(runs, merges, needed) >= etl__store_sources(store);
+    if (fits)
+        return ETL_OK;
+    ETL__TRY(etl__store_flush(store, error));
+    etl__arena_make_room(&store->arena, apart + store->memory.limit / 2);
+    return etl__runs_reduce(runs, etl__runs_width_of_many(runs, merges, apart), error);
+}
+
 static const struct etl__region *region_after(const struct etl__store *store, uint64_t from) {
     const struct etl__region *found = NULL;
     for (size_t i = 0; i < store->region_count; i++) {
@@ -151,15 +177,17 @@ static const struct etl__region *region_after(const struct etl__store *store, ui
     return found;
 }
 
-int etl__store_open_providers(struct etl__store *store, struct etl__provider **providers,
-                              size_t *count, struct etl__ahead *ahead, struct etl__error *error) {
+int etl__store_open_providers(struct etl__store *store, size_t merges,
+                              struct etl__provider **providers, size_t *count,
+                              struct etl__ahead *ahead, struct etl__error *error) {
     const struct etl__runs *runs = &store->runs;
     const struct etl__region *region = region_after(store, 0);
     size_t run = 0;
     while (run < runs->count || region != NULL) {
         struct etl__provider **out = &providers[*count];
         if (region == NULL || (run < runs->count && runs->items[run].first < region->sequence)) {
-            ETL__TRY(etl__runs_open_provider(runs, run++, runs->count, ahead, out, error));
+            ETL__TRY(
+                etl__runs_open_provider(runs, run++, runs->count * merges, ahead, out, error));
         } else {
             ETL__TRY(etl__provider_memory_open(out, &region->buffer, &store->memory, error));
             region = region_after(store, region->sequence + 1);

@@ -13,11 +13,18 @@ void etl__store_end(struct etl__store *store);
 /* Everything sorted, and no more runs than can be merged at once. */
 int etl__store_prepare(struct etl__store *store, struct etl__error *error);
 
+/* The same for `merges` that are open at once, beside which `apart` bytes of the limit are for other
+ * things. */
+int etl__store_prepare_many(struct etl__store *store, size_t merges, size_t apart,
+                            struct etl__error *error);
+
 /* How many sources a prepared store has; a provider over each, by ascending sequence, appended to
- * providers. Runs are checked ahead where `ahead`, which may be NULL, is started. On failure those appended stay, to be closed by the caller. */
+ * providers, for one of `merges` that are open at once. Runs are checked ahead where `ahead`, which
+ * may be NULL, is started. On failure those appended stay, to be closed by the caller. */
 size_t etl__store_sources(const struct etl__store *store);
-int etl__store_open_providers(struct etl__store *store, struct etl__provider **providers,
-                              size_t *count, struct etl__ahead *ahead, struct etl__error *error);
+int etl__store_open_providers(struct etl__store *store, size_t merges,
+                              struct etl__provider **providers, size_t *count,
+                              struct etl__ahead *ahead, struct etl__error *error);
 
 /* The first pair of a round is about to come. */
 void etl__store_begin_round(struct etl__store *store);

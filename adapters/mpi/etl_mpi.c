@@ -23,6 +23,7 @@
 
 enum {
     TICK_PAIRS = 256,
+    TICK_RANKS = 16,
     EXCHANGE_SHARE = 4, /* of the limit */
     BOOK_KEEPING = 32 * 1024
 };
@@ -186,7 +187,8 @@ static int tick(struct job *job) {
 static int deliver(struct job *job) {
     const atomic_int *cancel = &job->store->cancel;
     const struct etl__pair *pair;
-    uint64_t ticked = 0;
+    /* A look at all requests takes longer the more ranks there are. */
+    uint64_t ticked = 0, every = TICK_PAIRS * (1 + (uint64_t)job->team.size / TICK_RANKS);
     int status;
     while ((status = etl__output_next(&job->output, &pair, job->error)) == ETL_OK) {
         int answer = job->load(job->context, etl_slice_of(pair->key, pair->key_size),
@@ -195,7 +197,7 @@ static int deliver(struct job *job) {
             return etl__fail_callback(job->error, answer, "load");
         job->stats.pairs_delivered++;
         job->store->watch.state.bytes_done += (uint64_t)pair->key_size + pair->value_size;
-        if (ETL__UNLIKELY(job->merge.delivered - ticked >= TICK_PAIRS ||
+        if (ETL__UNLIKELY(job->merge.delivered - ticked >= every ||
                           atomic_load_explicit(cancel, memory_order_relaxed) != 0)) {
             ticked = job->merge.delivered;
             ETL__TRY(tick(job));

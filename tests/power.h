@@ -27,7 +27,7 @@ enum power_lack {
     POWER_NO_NAMELESS = 16
 };
 
-/* Keep books from now on; the directory is not there. */
+/* Keep books from now on; the directory is not there, or empty and not to be cut. */
 void power_start(const char *directory, unsigned lacks);
 void power_end(void);
 

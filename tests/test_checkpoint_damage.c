@@ -99,6 +99,18 @@ static void put_right(void) {
     etl_collector_destroy(collector);
 }
 
+/* Nor is it taken for none by a collector that was made without one. */
+static void a_damaged_manifest_is_not_overwritten(void **state) {
+    (void)state;
+    etl_collector *collector;
+    write_file(made.manifest, made.bytes, made.size - 1);
+    ASSERT_OK(NULL, etl_collector_create(&collector, NULL));
+    ASSERT_STATUS(ETL_E_CORRUPT, collector,
+                  etl_checkpoint(collector, made.directory, etl_slice_of(NULL, 0)));
+    etl_collector_destroy(collector);
+    put_right();
+}
+
 static void every_flipped_bit_and_every_length_is_noticed(void **state) {
     (void)state;
     unsigned char *bytes = malloc(made.size + 1);
@@ -229,6 +241,7 @@ static void damaged_runs_are_told(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_manifest_is_as_documented),
+        cmocka_unit_test(a_damaged_manifest_is_not_overwritten),
         cmocka_unit_test(every_flipped_bit_and_every_length_is_noticed),
         cmocka_unit_test(edited_numbers_are_refused),
         cmocka_unit_test(random_edits_are_harmless),

@@ -17,7 +17,8 @@ struct life {
     etl_options options;
     etl_collector *collector;
     uint64_t at;
-    int error; /* that of a system call; 0: of the allocator */
+    int error;  /* that of a system call; 0: of the allocator */
+    bool alone; /* one fault: cleaning up after it works */
     size_t told;
 };
 
@@ -30,6 +31,8 @@ static bool again(struct life *life, int status, const char *message) {
                                            : ETL_E_IO;
     if (status != expected || strstr(message, cause) == NULL || life->told++ > 4)
         fail_msg("told %d for %d: \"%s\"", status, expected, message);
+    if (life->alone)
+        assert_int_equal(count_files(life->directory, ".tmp"), 0);
     return true;
 }
 
@@ -108,6 +111,7 @@ static struct life new_life(int error) {
 /* False where the life has fewer calls. */
 static bool fault(size_t call, int error, size_t count) {
     struct life life = new_life(error);
+    life.alone = count == 1;
     power_start(life.directory, call % 2 == 0 ? 0 : POWER_NO_NAMELESS);
     power_fault_at(call, error, count);
     live(&life);
@@ -140,6 +144,25 @@ static void system_calls_fail_and_nothing_is_lost(void **state) {
     assert_int_equal(support_descriptors(), descriptors);
 }
 
+/* /home is not for each of its users to open, nor to sync. */
+static void a_parent_that_may_not_be_read_is_done_without(void **state) {
+    (void)state;
+    enum { CALLS = 6 }; /* open and lock, no manifest, the parent */
+    bool done = false;
+    for (size_t call = 1; call <= CALLS; call++) {
+        struct life life = new_life(EACCES);
+        assert_int_equal(mkdir(life.directory, 0700), 0);
+        power_start(life.directory, 0);
+        power_fault_at(call, EACCES, 1);
+        restore(&life, 0);
+        done |= life.told == 0 && power_faults() != 0;
+        power_fault_at(0, 0, 0);
+        etl_collector_destroy(life.collector);
+        power_end();
+    }
+    assert_true(done);
+}
+
 static void allocations_fail_and_nothing_is_lost(void **state) {
     (void)state;
     size_t number = 1;
@@ -165,6 +188,7 @@ static void allocations_fail_and_nothing_is_lost(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(system_calls_fail_and_nothing_is_lost),
+        cmocka_unit_test(a_parent_that_may_not_be_read_is_done_without),
         cmocka_unit_test(allocations_fail_and_nothing_is_lost),
     };
     return cmocka_run_group_tests(tests, support_setup, support_teardown);

@@ -1,13 +1,12 @@
 /* provider_partition.c: the pairs of a dealt buffer, bucket by bucket.
  *
- * A bucket is ordered when the reader comes to it: an index is made by walking its chunks and
- * sorted, in memory of the provider's own that every bucket uses again, and shown as one window.
- * Records, index and scratch of a bucket fit the cache, so that iterating costs about what reading
- * in sequence does. Nothing is written to the buffer: several threads may read it, each with a
- * provider of its own. */
+ * A bucket is ordered when the reader comes to it, on one shelf that every bucket uses again, and
+ * shown as one window: iterating costs about what reading in sequence does. Where there may be
+ * threads they order the buckets behind the first one ahead of the reader, until it seeks. Nothing
+ * is written to the buffer: several threads may read it, each with a provider of its own. */
 #include "provider_partition.h"
 
-enum { CHUNK_AHEAD = 1024, LEAST_LEFT = 4 /* buckets, for each half */ };
+enum { LEAST_LEFT = 4 /* buckets, for each half */ };
 
 struct partition_provider {
     struct etl__provider base;
@@ -15,11 +14,9 @@ struct partition_provider {
     struct etl__memory *memory;
     uint32_t next;            /* the bucket to be shown next */
     struct etl__share *share; /* NULL: all buckets are this reader's */
-    struct etl__entry *index;
-    size_t index_capacity;
-    struct etl__sort sort;
-    const uint8_t **chunks; /* the table of slots */
-    size_t chunk_capacity;
+    struct etl__shelf shelf;  /* for what this reader orders itself */
+    unsigned threads;         /* that may order ahead of it */
+    struct etl__order_ahead *ahead;
 };
 
 static const struct etl__bucket *bucket_at(const struct partition_provider *provider, uint32_t i) {
@@ -30,37 +27,18 @@ static uint32_t bucket_count(const struct partition_provider *provider) {
     return provider->buffer->partition->splitters.count;
 }
 
-/* Index a chunk's records; each chunk is a slot. */
-static struct etl__entry *walk_chunk(struct etl__chunk *chunk, uint32_t base,
-                                     struct etl__entry *entry) {
-    const uint8_t *data = etl__chunk_data(chunk), *at = data, *end = data + chunk->used;
-    while (at < end) {
-        struct etl__pair pair;
-        etl__record_view(at, &pair);
-        ETL__PREFETCH(at + CHUNK_AHEAD);
-        entry->prefix = etl__key_prefix(pair.key, pair.key_size);
-        entry->reference = base + (uint32_t)(at - data);
-        entry->key_size = pair.key_size;
-        entry++;
-        at = pair.key + pair.key_size + pair.value_size;
-    }
-    return entry;
+static void show_shelf(struct partition_provider *provider, const struct etl__shelf *shelf,
+                       uint32_t bucket) {
+    provider->base.slots = shelf->sort.slots;
+    provider->base.entry = shelf->index;
+    provider->base.entry_end = shelf->index + bucket_at(provider, bucket)->pairs;
+    provider->next = bucket + 1;
 }
 
 /* Order bucket i and show it. */
 static void show_bucket(struct partition_provider *provider, uint32_t i) {
-    const struct etl__bucket *bucket = bucket_at(provider, i);
-    struct etl__entry *entry = provider->index;
-    uint32_t slot = 0;
-    for (struct etl__chunk *chunk = bucket->first; chunk != NULL; chunk = chunk->next) {
-        provider->chunks[slot] = etl__chunk_data(chunk);
-        entry = walk_chunk(chunk, slot++ << provider->sort.slots.shift, entry);
-    }
-    (void)etl__sort_index(&provider->sort, provider->index,
-                          bucket->pairs); /* nothing cancels it */
-    provider->base.entry = provider->index;
-    provider->base.entry_end = provider->index + bucket->pairs;
-    provider->next = i + 1;
+    etl__shelf_order(&provider->shelf, bucket_at(provider, i));
+    show_shelf(provider, &provider->shelf, i);
 }
 
 void etl__share_init(struct etl__share *share, uint32_t next, uint32_t end) {
@@ -118,10 +96,28 @@ static int refill_share(struct etl__provider *base, uint64_t need, struct etl__e
     return ETL_OK;
 }
 
+/* Threads are started for who comes to a second bucket. */
+static bool is_ordered_ahead(struct partition_provider *provider) {
+    if (provider->threads != 0 && provider->next != 0) {
+        provider->ahead = etl__order_ahead_start(provider->buffer, provider->memory,
+                                                 provider->next, provider->threads);
+        provider->threads = 0;
+    }
+    return provider->ahead != NULL;
+}
+
 static int partition_refill(struct etl__provider *base, uint64_t need, struct etl__error *error) {
     struct partition_provider *provider = (struct partition_provider *)base;
     (void)need;
     (void)error;
+    if (is_ordered_ahead(provider)) {
+        uint32_t bucket;
+        const struct etl__shelf *shelf = etl__order_ahead_next(provider->ahead, &bucket);
+        if (shelf == NULL)
+            return ETL_END;
+        show_shelf(provider, shelf, bucket);
+        return ETL_OK;
+    }
     while (provider->next < bucket_count(provider) &&
            bucket_at(provider, provider->next)->pairs == 0)
         provider->next++;
@@ -133,14 +129,14 @@ static int partition_refill(struct etl__provider *base, uint64_t need, struct et
 
 static etl_slice key_at(const struct partition_provider *provider,
                         const struct etl__entry *entry) {
-    return etl_slice_of(etl__entry_key(&provider->sort.slots, entry), entry->key_size);
+    return etl_slice_of(etl__entry_key(&provider->shelf.sort.slots, entry), entry->key_size);
 }
 
 /* The entry of the first key >= this one, in the bucket that is shown. */
 static const struct etl__entry *find_entry(const struct partition_provider *provider,
                                            const struct etl__entry *end, const uint8_t *key,
                                            size_t size) {
-    const struct etl__entry *low = provider->index, *high = end;
+    const struct etl__entry *low = provider->shelf.index, *high = end;
     while (low < high) {
         const struct etl__entry *middle = low + (high - low) / 2;
         etl_slice found = key_at(provider, middle);
@@ -152,14 +148,23 @@ static const struct etl__entry *find_entry(const struct partition_provider *prov
     return low;
 }
 
+static void stop_ahead(struct partition_provider *provider) {
+    if (provider->ahead != NULL)
+        etl__order_ahead_stop(provider->ahead);
+    provider->ahead = NULL;
+    provider->threads = 0;
+}
+
 static int partition_seek(struct etl__provider *base, const uint8_t *key, size_t size,
                           struct etl__error *error) {
     struct partition_provider *provider = (struct partition_provider *)base;
     (void)error;
     uint32_t bucket = etl__splitters_find(&provider->buffer->partition->splitters, key, size);
-    if (provider->next != bucket + 1)
+    bool elsewhere = provider->next != bucket + 1 || provider->ahead != NULL;
+    stop_ahead(provider);
+    if (elsewhere)
         show_bucket(provider, bucket);
-    base->entry_end = provider->index + bucket_at(provider, bucket)->pairs;
+    base->entry_end = provider->shelf.index + bucket_at(provider, bucket)->pairs;
     base->entry = find_entry(provider, base->entry_end, key, size);
     return ETL_OK;
 }
@@ -222,31 +227,9 @@ static int partition_sample(struct etl__provider *base, uint64_t part, uint64_t 
 
 static void partition_close(struct etl__provider *base) {
     struct partition_provider *provider = (struct partition_provider *)base;
-    struct etl__memory *memory = provider->memory;
-    etl__free(memory, provider->index, provider->index_capacity * sizeof *provider->index);
-    etl__free(memory, provider->sort.scratch,
-              provider->sort.scratch_count * sizeof *provider->sort.scratch);
-    etl__free(memory, (void *)provider->chunks,
-              provider->chunk_capacity * sizeof *provider->chunks);
-    etl__free(memory, provider, sizeof *provider);
-}
-
-/* Index, scratch and table for the largest bucket. */
-static bool take_chunk(struct partition_provider *provider) {
-    uint32_t chunks = 1;
-    for (uint32_t i = 0; i < bucket_count(provider); i++) {
-        const struct etl__bucket *bucket = bucket_at(provider, i);
-        chunks = bucket->chunks > chunks ? bucket->chunks : chunks;
-    }
-    size_t pairs = provider->buffer->partition->most_pairs;
-    size_t scratch = etl__partition_order_scratch(pairs);
-    provider->index = etl__alloc(provider->memory, pairs * sizeof *provider->index);
-    provider->sort.scratch = etl__alloc(provider->memory, scratch * sizeof(struct etl__entry));
-    provider->chunks = etl__alloc(provider->memory, chunks * sizeof *provider->chunks);
-    provider->index_capacity = pairs;
-    provider->sort.scratch_count = scratch;
-    provider->chunk_capacity = chunks;
-    return provider->index != NULL && provider->sort.scratch != NULL && provider->chunks != NULL;
+    stop_ahead(provider);
+    etl__shelf_close(&provider->shelf);
+    etl__free(provider->memory, provider, sizeof *provider);
 }
 
 int etl__provider_partition_open(struct etl__provider **out, const struct etl__buffer *buffer,
@@ -270,16 +253,16 @@ int etl__provider_partition_open(struct etl__provider **out, const struct etl__b
         provider->base.refill = refill_share;
         provider->base.pairs = 0;
     }
-    if (!take_chunk(provider)) {
+    if (!etl__shelf_open(&provider->shelf, buffer, memory)) {
         partition_close(&provider->base);
         return etl__fail_memory(error, buffer->partition->most_pairs * sizeof(struct etl__entry),
                                 "ordering a bucket");
     }
-    while ((size_t)1 << provider->sort.slots.shift < buffer->partition->chunk_size)
-        provider->sort.slots.shift++;
-    provider->sort.slots.base = provider->chunks;
-    provider->sort.order_values = buffer->order_values;
-    provider->base.slots = provider->sort.slots;
     *out = &provider->base;
     return ETL_OK;
+}
+
+void etl__provider_partition_order_ahead(struct etl__provider *base, unsigned threads) {
+    struct partition_provider *provider = (struct partition_provider *)base;
+    provider->threads = threads;
 }

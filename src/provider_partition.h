@@ -2,7 +2,7 @@
 #ifndef LIBETL_PROVIDER_PARTITION_H
 #define LIBETL_PROVIDER_PARTITION_H
 
-#include "buffer.h"
+#include "order_ahead.h"
 #include "provider.h"
 
 /* The buckets [next, end) that a reader has yet to take. Another thread may cut off the upper ones
@@ -28,5 +28,9 @@ bool etl__share_halve(struct etl__share *share, const struct etl__partition *par
 int etl__provider_partition_open(struct etl__provider **out, const struct etl__buffer *buffer,
                                  struct etl__share *share, struct etl__memory *memory,
                                  struct etl__error *error);
+
+/* Before its first pair, for a provider without a share: up to so many threads may order buckets
+ * before the reader comes to them, until it seeks. */
+void etl__provider_partition_order_ahead(struct etl__provider *provider, unsigned threads);
 
 #endif

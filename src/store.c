@@ -190,6 +190,8 @@ int etl__store_open_providers(struct etl__store *store, size_t merges,
                 etl__runs_open_provider(runs, run++, runs->count * merges, ahead, out, error));
         } else {
             ETL__TRY(etl__provider_memory_open(out, &region->buffer, &store->memory, error));
+            if (ahead != NULL && region->buffer.partition != NULL && store->memory.pool == NULL)
+                etl__provider_partition_order_ahead(*out, store->spiller.wanted);
             region = region_after(store, region->sequence + 1);
         }
         ++*count;

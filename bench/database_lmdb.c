@@ -37,7 +37,7 @@ static MDB_dbi open_table(MDB_env *env) {
 
 static void load_sorted(const struct pass *pass) {
     char message[512] = "";
-    etl_lmdb_options options = ETL_LMDB_OPTIONS_INIT;
+    etl_lmdb_options options = LIBETL_LMDB_OPTIONS_INIT;
     options.message = message;
     options.message_size = sizeof message;
     MDB_env *env = open_store(pass);

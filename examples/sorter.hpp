@@ -57,11 +57,11 @@ class Sorter {
 
   private:
     struct Destroy {
-        void operator()(etl_collector *collector) const {
-            etl_collector_destroy(collector);
+        void operator()(etl_collector *owned) const {
+            etl_collector_destroy(owned);
         }
-        void operator()(etl_iter *iter) const {
-            etl_iter_close(iter);
+        void operator()(etl_iter *owned) const {
+            etl_iter_close(owned);
         }
     };
 

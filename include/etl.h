@@ -366,8 +366,8 @@ typedef enum etl_access {
     ETL_ACCESS_READ, /* read into buffers: a file that shrinks under us is ETL_E_CORRUPT, where a
                         mapping would raise SIGBUS; for network file systems. Keeps a descriptor a
                         run, and so merges early */
-    ETL_ACCESS_MMAP_ALL /* attached and durable runs are mapped too: the caller promises that nobody truncates
-                           or overwrites them while they are used */
+    ETL_ACCESS_MMAP_ALL /* attached and durable runs are mapped too: the caller promises that nobody
+                           truncates or overwrites them while they are used */
 } etl_access;
 
 /* Bytes that grow, owned by the library: where a reduce callback puts its result. */
@@ -436,7 +436,9 @@ struct etl_options {
     etl_reduce_fn *reduce; /* for ETL_REDUCE */
     void *reduce_ctx;      /* its context */
     int threads; /* background threads that spill: 0 is one; ETL_THREADS_NONE; or their number, up
-                    to 64. With ETL_REDUCE runs are folded and written on the caller's thread */
+                    to 64. With ETL_REDUCE runs are folded and written on the caller's thread.
+                    Where there are any, each load, save and iterator over much that was spilled
+                    has one more, which checks blocks ahead of it */
     unsigned merge_width; /* most runs merged at once, 2 or more. Default 0: from memory and system
                              limits */
     etl_access access;    /* default ETL_ACCESS_MMAP */

@@ -216,8 +216,7 @@ int etl__os_directory_open(const char *path, int *descriptor) {
 
 int etl__os_directory_sync(int descriptor) {
     int error = sync_restarting(descriptor);
-    bool has_none = error == EINVAL || error == ENOTSUP || error == EOPNOTSUPP ||
-                    error == ENOSYS || error == EBADF;
+    bool has_none = error == EINVAL || error == ENOTSUP || error == EOPNOTSUPP || error == ENOSYS;
     return has_none ? 0 : error;
 }
 

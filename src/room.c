@@ -48,7 +48,7 @@ static int harvest(struct etl__store *store, struct etl__region *region,
         return ETL_OK;
     }
     ETL__TRY(check_pairs(store, region, error));
-    ETL__TRY(etl__runs_reserve(&store->runs, 2, error));
+    ETL__TRY(etl__runs_reserve(&store->runs, region->upper != NULL ? 2 : 1, error));
     ETL__TRY(etl__runs_add(&store->runs, region->run, region->sequence, error));
     if (region->upper != NULL)
         ETL__TRY(etl__runs_add(&store->runs, region->upper, region->sequence, error));
@@ -95,7 +95,8 @@ static int reserve_scratch(struct etl__store *store, uint64_t pairs, struct etl_
 static int seal(struct etl__store *store, struct etl__region *region, struct etl__error *error) {
     if (region->buffer.sealed)
         return ETL_OK;
-    ETL__TRY(reserve_scratch(store, region->buffer.pairs, error));
+    if (region->buffer.pairs != 0) /* between rounds a member of a pool has no scratch */
+        ETL__TRY(reserve_scratch(store, region->buffer.pairs, error));
     uint64_t began = etl__os_now_ns();
     int status = etl__buffer_seal(&region->buffer, &store->sort, error);
     atomic_fetch_add_explicit(&store->sort_ns, etl__os_now_ns() - began, memory_order_relaxed);
@@ -178,13 +179,11 @@ static bool can_order(struct etl__store *store, const struct etl__region *region
  * will write all of it then. */
 static int help(struct etl__store *store, struct etl__region *region, struct etl__error *error) {
     struct etl__run_writer *writer;
-    if (store->target.disk.limit != 0 || store->memory.pool != NULL ||
-        store->runs.count >= etl__runs_width(&store->runs) / HELPED_WIDTH)
-        return ETL_OK;
-    ETL__TRY(etl__runs_writer(&store->runs, &writer, error));
-    if (!can_order(store, region))
-        return ETL_OK;
     struct etl__error failure;
+    if (store->target.disk.limit != 0 || store->memory.pool != NULL ||
+        store->runs.count >= etl__runs_width(&store->runs) / HELPED_WIDTH ||
+        etl__runs_writer(&store->runs, &writer, &failure) != ETL_OK || !can_order(store, region))
+        return ETL_OK;
     int status = etl__spiller_help(&store->spiller, writer, region, &store->watch, &failure);
     if (status != ETL_E_CANCELLED)
         return ETL_OK;

@@ -114,9 +114,15 @@ void etl__target_run_path(const struct etl__target *target, uint64_t file,
                    (unsigned long long)file);
 }
 
+/* What cannot be removed now is left to the next checkpoint. */
+static void unlink_ours(struct etl__target *target, const char *path) {
+    if (etl__os_unlink(path) != 0)
+        atomic_store(&target->left_behind, true);
+}
+
 /* The file to the disk and to its name: 0, or what failed, and how. It is closed. */
-static int name_file(int descriptor, char draft[ETL__OS_PATH], const char *path,
-                     const char **operation) {
+static int name_file(struct etl__target *target, int descriptor, char draft[ETL__OS_PATH],
+                     const char *path, const char **operation) {
     int os_error = etl__os_sync(descriptor);
     *operation = "sync";
     if (os_error == 0) {
@@ -133,7 +139,7 @@ static int name_file(int descriptor, char draft[ETL__OS_PATH], const char *path,
         *operation = "rename a file to";
     }
     if (os_error != 0 && draft[0] != '\0')
-        (void)etl__os_unlink(draft);
+        unlink_ours(target, draft);
     return os_error;
 }
 
@@ -164,10 +170,10 @@ static int write_named(struct etl__target *target, struct etl__run_writer *write
     if (status != ETL_OK) {
         (void)etl__os_close(descriptor);
         if (draft[0] != '\0')
-            (void)etl__os_unlink(draft);
+            unlink_ours(target, draft);
         return status;
     }
-    os_error = name_file(descriptor, draft, path, &operation);
+    os_error = name_file(target, descriptor, draft, path, &operation);
     if (os_error != 0) {
         status = etl__fail_os(error, os_error, operation, path);
     } else {
@@ -176,7 +182,7 @@ static int write_named(struct etl__target *target, struct etl__run_writer *write
         if (status == ETL_OK)
             (*run)->file = file;
         else
-            (void)etl__os_unlink(path);
+            unlink_ours(target, path);
     }
     if (status != ETL_OK)
         etl__disk_give(&target->disk, etl__run_writer_finished(writer));
@@ -216,8 +222,8 @@ void etl__target_drop(struct etl__target *target, struct etl__run *run) {
     uint64_t size = is_ours ? run->file_size : 0;
     if (run->file != 0 && run->is_published)
         atomic_store(&target->left_behind, true);
-    else if (run->file != 0 && etl__os_unlink(run->path) != 0)
-        atomic_store(&target->left_behind, true); /* the next checkpoint tries again */
+    else if (run->file != 0)
+        unlink_ours(target, run->path);
     etl__run_close(run, target->memory);
     etl__disk_give(&target->disk, size);
 }

@@ -18,7 +18,7 @@ struct etl__target {
     const atomic_int *cancel;
     const char *durable;         /* the directory of checkpoints; NULL: the temporary ones */
     _Atomic(uint64_t) next_file; /* number of the next file there */
-    atomic_bool left_behind;     /* a published run was dropped, and its file stays */
+    atomic_bool left_behind;     /* files stay that no manifest will name */
 };
 
 /* options->temp_dirs, else $TMPDIR, else /var/tmp, else /tmp: made absolute and checked. */
@@ -46,7 +46,8 @@ void etl__target_go_to(struct etl__target *target, const char *directory, uint64
 void etl__target_run_path(const struct etl__target *target, uint64_t file,
                           char path[ETL__OS_PATH]);
 
-/* Close a run and give its disk back; one that no manifest can name is removed; that of a file which the caller named is its own. */
+/* Close a run and give its disk back. A file that no manifest can name is removed; one that the
+ * caller named, and its disk, are the caller's. */
 void etl__target_drop(struct etl__target *target, struct etl__run *run);
 
 #endif

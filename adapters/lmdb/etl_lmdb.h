@@ -52,7 +52,7 @@ typedef struct etl_lmdb_commit {
  * committed stays. */
 typedef int etl_lmdb_commit_fn(void *context, const etl_lmdb_commit *commit);
 
-/* All zero means the defaults. Start from ETL_LMDB_OPTIONS_INIT and set what differs. What it
+/* All zero means the defaults. Start from LIBETL_LMDB_OPTIONS_INIT and set what differs. What it
  * points to must live until the load returns, or the writer is closed. */
 typedef struct etl_lmdb_options {
     size_t struct_size; /* sizeof(etl_lmdb_options); 0 is taken as that */
@@ -74,7 +74,7 @@ typedef struct etl_lmdb_options {
     size_t message_size;
 } etl_lmdb_options;
 
-#define ETL_LMDB_OPTIONS_INIT \
+#define LIBETL_LMDB_OPTIONS_INIT \
     { sizeof(etl_lmdb_options), NULL, 0, NULL, NULL, {NULL, 0}, 0, NULL, NULL, NULL, 0 }
 
 /* ---- Loading a collector */

@@ -28,13 +28,13 @@ static int committed(void *context, const etl_lmdb_commit *commit) {
 
 static int load(etl_collector *collector, const char *path) {
     char message[512] = "";
-    etl_lmdb_options options = ETL_LMDB_OPTIONS_INIT;
+    etl_lmdb_options options = LIBETL_LMDB_OPTIONS_INIT;
     options.commit_pairs = 100000;
     options.committed = committed;
     options.map_size_max = (size_t)1 << 40;
     options.message = message;
     options.message_size = sizeof message;
-    MDB_env *env;
+    MDB_env *env = NULL;
     MDB_txn *txn;
     MDB_dbi dbi;
     int status = open_environment(&env, path, 0);
@@ -53,7 +53,7 @@ static int load(etl_collector *collector, const char *path) {
 }
 
 static int print(const char *path) {
-    MDB_env *env;
+    MDB_env *env = NULL;
     MDB_txn *txn = NULL;
     MDB_dbi dbi;
     etl_lmdb_source *source = NULL;

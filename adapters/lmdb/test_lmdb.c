@@ -143,7 +143,7 @@ static int committed(void *context, const etl_lmdb_commit *commit) {
 }
 
 static etl_lmdb_options scene_options(struct scene *scene) {
-    etl_lmdb_options options = ETL_LMDB_OPTIONS_INIT;
+    etl_lmdb_options options = LIBETL_LMDB_OPTIONS_INIT;
     options.commit_pairs = scene->commit_pairs;
     options.committed = committed;
     options.committed_ctx = scene;

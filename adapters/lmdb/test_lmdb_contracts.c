@@ -56,7 +56,7 @@ static void an_empty_table_gets_full_pages(void **state) {
             ASSERT_OK(collector, etl_collect(collector, etl_slice_of(key, sizeof key),
                                              etl_slice_of(value, sizeof value)));
         }
-        etl_lmdb_options options = ETL_LMDB_OPTIONS_INIT;
+        etl_lmdb_options options = LIBETL_LMDB_OPTIONS_INIT;
         options.commit_pairs = behind ? 1000 : 0; /* goes on appending in the next transaction */
         assert_int_equal(etl_lmdb_load(collector, table.env, table.dbi, &options), ETL_OK);
         MDB_stat stat = table_stat(&table);
@@ -123,7 +123,7 @@ static void what_lmdb_cannot_hold_is_refused(void **state) {
         const struct limit *limit = &limits[i];
         struct table table;
         char message[256] = "";
-        etl_lmdb_options options = ETL_LMDB_OPTIONS_INIT;
+        etl_lmdb_options options = LIBETL_LMDB_OPTIONS_INIT;
         etl_collector *collector = new_collector();
         options.message = message;
         options.message_size = sizeof message;
@@ -182,7 +182,7 @@ static void wrong_arguments_are_refused(void **state) {
     struct {
         etl_lmdb_options options;
         unsigned char more[8];
-    } newer = {ETL_LMDB_OPTIONS_INIT, {0}};
+    } newer = {LIBETL_LMDB_OPTIONS_INIT, {0}};
     etl_lmdb_options *options = &newer.options;
     options->struct_size = sizeof newer;
     assert_int_equal(etl_lmdb_load(collector, table.env, table.dbi, options), ETL_OK);
@@ -247,7 +247,7 @@ static void what_the_collector_says_is_passed_on(void **state) {
     char message[256] = "";
     etl_collector *collector;
     etl_options options = support_options(MIB);
-    etl_lmdb_options load = ETL_LMDB_OPTIONS_INIT;
+    etl_lmdb_options load = LIBETL_LMDB_OPTIONS_INIT;
     load.message = message;
     load.message_size = sizeof message;
     options.duplicates = ETL_REJECT;
@@ -301,7 +301,7 @@ static void progress_is_told_and_cancels(void **state) {
     (void)state;
     struct table table;
     etl_collector *collector = new_collector();
-    etl_lmdb_options options = ETL_LMDB_OPTIONS_INIT;
+    etl_lmdb_options options = LIBETL_LMDB_OPTIONS_INIT;
     struct watcher watcher = {.stop_at = 3};
     table_open(&table, &plain, 0);
     fill(collector, 5000);
@@ -330,7 +330,7 @@ static void a_map_grows_up_to_its_limit(void **state) {
     for (uint64_t commits = 0; commits <= 1000; commits += 1000) {
         struct table table;
         etl_collector *collector = new_collector();
-        etl_lmdb_options options = ETL_LMDB_OPTIONS_INIT;
+        etl_lmdb_options options = LIBETL_LMDB_OPTIONS_INIT;
         struct watcher watcher = {.stop_at = 0};
         MDB_envinfo info;
         table_open(&table, &plain, 80 * KIB);
@@ -360,7 +360,7 @@ static void a_read_only_environment_is_refused(void **state) {
     struct table table;
     MDB_env *env;
     char message[128] = "";
-    etl_lmdb_options options = ETL_LMDB_OPTIONS_INIT;
+    etl_lmdb_options options = LIBETL_LMDB_OPTIONS_INIT;
     etl_collector *collector = new_collector();
     table_open(&table, &plain, 0);
     mdb_env_close(table.env);

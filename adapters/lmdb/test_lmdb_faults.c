@@ -117,7 +117,7 @@ static int committed(void *context, const etl_lmdb_commit *commit) {
 }
 
 static int load(struct scene *scene, char *message, size_t size, etl_slice after, size_t fail_at) {
-    etl_lmdb_options options = ETL_LMDB_OPTIONS_INIT;
+    etl_lmdb_options options = LIBETL_LMDB_OPTIONS_INIT;
     options.commit_pairs = 25;
     options.committed = committed;
     options.committed_ctx = scene;

@@ -57,8 +57,8 @@ struct etl__exchange {
 size_t etl__exchange_block_size(size_t memory, int ranks);
 size_t etl__exchange_bytes(size_t block_size, int ranks);
 
-/* Take memory; block_size is the same on all ranks. The outlets of `sending` are the caller's to open. On failure too the exchange must
- * be ended. */
+/* Take memory; block_size is the same on all ranks. The outlets of `sending` are the caller's to
+ * open. On failure too the exchange must be ended. */
 int etl__exchange_begin(struct etl__exchange *exchange, struct etl__team *team,
                         struct etl__store *store, size_t block_size, struct etl__error *error);
 

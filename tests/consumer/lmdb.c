@@ -17,7 +17,7 @@ int main(int argc, char **argv) {
     unsigned long pairs = argc > 1 ? strtoul(argv[1], NULL, 10) : 1000;
     char path[] = "/tmp/consumer_lmdb-XXXXXX", key[24];
     etl_collector *collector;
-    etl_lmdb_options options = ETL_LMDB_OPTIONS_INIT;
+    etl_lmdb_options options = LIBETL_LMDB_OPTIONS_INIT;
     etl_lmdb_source *source;
     etl_slice k, v;
     MDB_env *env;

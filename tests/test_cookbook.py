@@ -233,8 +233,10 @@ class Cookbook(unittest.TestCase):
         book = (pathlib.Path(__file__).parent.parent / "docs/COOKBOOK.md").read_text()
         transcripts = re.findall(r"^    \$ .*\n(?:    .*\n)*", book, re.M)
         self.assertGreater(len(transcripts), 9)
-        environment = dict(os.environ, LC_ALL="C", PATH=f"{BINARIES}:{os.environ['PATH']}")
+        environment = dict(os.environ, LC_ALL="C")
         with tempfile.TemporaryDirectory() as directory:
+            for program in BINARIES.iterdir():
+                os.symlink(program, f"{directory}/{program.name}")
             for transcript in transcripts:
                 if "lmdb_load" in transcript and not (BINARIES / "lmdb_load").exists():
                     continue
@@ -256,6 +258,63 @@ class Cookbook(unittest.TestCase):
                 done = subprocess.run([BINARIES / name, *arguments], input=b"a\t1\t2\n",
                                       stdout=full, stderr=subprocess.PIPE)
             self.assertEqual((name, 1), (name, done.returncode))
+            self.assertIn(b"No space left", done.stderr)
+
+    def test_full_disk_by_name(self):
+        """The recipes that read files, and output above what stdio holds back."""
+        if not os.path.exists("/dev/full"):
+            self.skipTest("no /dev/full")
+        with tempfile.TemporaryDirectory() as directory, open("/dev/full", "wb") as full:
+            rows = pathlib.Path(directory) / "rows"
+            rows.write_bytes(b"a\tb\n" * 20000 + b"b\t1\n")
+            self.run_recipe("bulk_index", [rows, directory + "/index"])
+            for name, arguments in (("join", [rows, rows]), ("sort_parts", [directory, rows]),
+                                    ("bulk_index", [rows, directory + "/index", "a"]),
+                                    ("bulk_index", [rows, directory + "/index", "b"])):
+                done = subprocess.run([BINARIES / name, *arguments], stdout=full,
+                                      stderr=subprocess.PIPE)
+                self.assertEqual((name, 1), (name, done.returncode))
+                self.assertIn(b"No space left", done.stderr)
+
+    def test_unreadable_input(self):
+        """A directory: opening it works, reading does not."""
+        names = {"word_count": [], "group_by": [], "unique": [], "top_n": ["9"],
+                 "distinct_count": [], "sort_columns": []}
+        with tempfile.TemporaryDirectory() as directory:
+            names["parallel_load"] = [directory + "/part", "2"]
+            if (BINARIES / "lmdb_load").exists():
+                names["lmdb_load"] = [directory]
+            for name, arguments in names.items():
+                descriptor = os.open(directory, os.O_RDONLY)
+                done = subprocess.run([BINARIES / name, *arguments], stdin=descriptor,
+                                      capture_output=True)
+                os.close(descriptor)
+                self.assertEqual((name, 1, b""), (name, done.returncode, done.stdout))
+                self.assertIn(b"Is a directory", done.stderr)
+            for name, arguments in (("join", [directory, directory]),
+                                    ("bulk_index", [directory, directory + "/index"]),
+                                    ("sort_parts", [directory, directory])):
+                done = subprocess.run([BINARIES / name, *arguments], capture_output=True)
+                self.assertEqual((name, 1, b""), (name, done.returncode, done.stdout))
+                self.assertIn(directory.encode() + b": ", done.stderr.replace(b"/index:", b":"))
+                self.assertIn(b"Is a directory", done.stderr)
+
+    def test_missing_file(self):
+        """The message names it, and says why."""
+        for name, arguments in (("join", ["/dev/null", "/none"]), ("join", ["/none", "/dev/null"]),
+                                ("bulk_index", ["/none", "index"]), ("sort_parts", [".", "/none"])):
+            done = subprocess.run([BINARIES / name, *arguments], capture_output=True)
+            self.assertEqual((name, 1), (name, done.returncode))
+            self.assertRegex(done.stderr, rb"/none.*: No such file")
+
+    def test_usage(self):
+        names = ["top_n", "join", "bulk_index", "parallel_load", "sort_parts"]
+        names += ["lmdb_load"] if (BINARIES / "lmdb_load").exists() else []
+        for command in [[name] for name in names] + [["top_n", "x"], ["join", "a", "b", "c"]]:
+            done = subprocess.run([BINARIES / command[0], *command[1:]], capture_output=True,
+                                  stdin=subprocess.DEVNULL)
+            self.assertEqual((command, 1), (command, done.returncode))
+            self.assertIn(b"Usage: %s" % command[0].encode(), done.stderr)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
  *     bulk_index FILE INDEX KEY        prints the lines with this key, by bisection */
 #include <etl.h>
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,7 +15,7 @@ static etl_slice key_of(const char *line, ssize_t size) {
 
 static int write_offset(void *index, etl_slice key, etl_slice offset) {
     (void)key;
-    return fwrite(offset.data, offset.size, 1, index) == 1 ? 0 : ETL_E_IO;
+    return fwrite(offset.data, offset.size, 1, index) == 1 ? 0 : errno;
 }
 
 static int make(etl_collector *offsets, FILE *file, const char *name) {
@@ -25,13 +26,16 @@ static int make(etl_collector *offsets, FILE *file, const char *name) {
     for (int64_t at = 0; status == ETL_OK && (size = getline(&line, &room, file)) > 0; at += size)
         status = etl_collect(offsets, key_of(line, size - (line[size - 1] == '\n')),
                              etl_slice_of(&at, sizeof at));
+    if (status == ETL_OK && !feof(file))
+        status = errno;
     free(line);
+    if (status != ETL_OK)
+        return status;
     FILE *index = fopen(name, "wb"); /* a real one: beside it, and renamed when it is whole */
     if (index == NULL)
-        return ETL_E_IO;
-    if (status == ETL_OK)
-        status = ferror(file) ? ETL_E_IO : etl_load(offsets, write_offset, index);
-    return fclose(index) != 0 && status == ETL_OK ? ETL_E_IO : status;
+        return errno;
+    status = etl_load(offsets, write_offset, index);
+    return fclose(index) != 0 && status == ETL_OK ? errno : status;
 }
 
 /* The n-th line by key. */
@@ -51,14 +55,15 @@ static int compare(etl_slice a, etl_slice b) {
 
 static int find(FILE *file, const char *name, etl_slice key) {
     FILE *index = fopen(name, "rb");
-    if (index == NULL || fseek(index, 0, SEEK_END) != 0)
-        return ETL_E_IO;
-    long low = 0, end = ftell(index) / (long)sizeof(int64_t), high = end;
+    if (index == NULL)
+        return errno;
+    int status = fseek(index, 0, SEEK_END) == 0 ? ETL_OK : errno;
+    long low = 0, end = status == ETL_OK ? ftell(index) / (long)sizeof(int64_t) : 0, high = end;
     char *line = NULL;
     size_t room = 0;
     ssize_t size = 0;
-    while (low < high &&
-           size >= 0) { /* lines before low are below key, from high on they are not */
+    /* Lines before low are below key, from high on they are not. */
+    while (low < high && size >= 0) {
         long middle = low + (high - low) / 2;
         size = read_line(index, file, middle, &line, &room);
         if (size >= 0 && compare(key_of(line, size), key) < 0)
@@ -66,29 +71,40 @@ static int find(FILE *file, const char *name, etl_slice key) {
         else
             high = middle;
     }
-    for (; low < end && size >= 0; low++) {
+    for (; low < end && size >= 0 && status == ETL_OK; low++) {
         size = read_line(index, file, low, &line, &room);
         if (size < 0 || compare(key_of(line, size), key) != 0)
             break;
-        printf("%.*s\n", (int)size, line);
+        if (printf("%.*s\n", (int)size, line) < 0)
+            status = errno;
     }
     free(line);
     fclose(index);
-    return size < 0 ? ETL_E_IO : ETL_OK;
+    return size < 0 ? ETL_E_CORRUPT : status;
 }
 
 int main(int argc, char **argv) {
     etl_collector *offsets = NULL;
-    FILE *file = argc > 2 ? fopen(argv[1], "rb") : NULL;
-    int status = file != NULL ? etl_collector_create(&offsets, NULL) : ETL_E_IO;
+    if (argc != 3 && argc != 4) {
+        fprintf(stderr, "Usage: bulk_index FILE INDEX [KEY]\n");
+        return 1;
+    }
+    FILE *file = fopen(argv[1], "rb");
+    int status = file != NULL ? etl_collector_create(&offsets, NULL) : errno;
     if (status == ETL_OK)
         status =
             argc > 3 ? find(file, argv[2], etl_slice_str(argv[3])) : make(offsets, file, argv[2]);
-    if (status != ETL_OK)
+    if (status == ETL_OK && fflush(stdout) != 0)
+        status = errno;
+    if (status > 0)
+        fprintf(stderr, "bulk_index: %s, %s: %s\n", argv[1], argv[2], strerror(status));
+    else if (status == ETL_E_CORRUPT && *etl_collector_message(offsets) == '\0')
+        fprintf(stderr, "bulk_index: %s is no index of %s\n", argv[2], argv[1]);
+    else if (status != ETL_OK)
         fprintf(stderr, "bulk_index: %s: %s\n", etl_status_string(status),
                 etl_collector_message(offsets));
     etl_collector_destroy(offsets);
     if (file != NULL)
         fclose(file);
-    return status != ETL_OK || fflush(stdout) != 0;
+    return status != ETL_OK;
 }

@@ -3,6 +3,7 @@
  * The whole line is the key. Lines of one group stand together in its order, each once. */
 #include <etl.h>
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,13 +24,17 @@ static int collect_lines(etl_collector *lines, FILE *in) {
         if (memchr(line, '\t', (size_t)size) != NULL)
             status = etl_collect(lines, etl_slice_of(line, (size_t)size), etl_slice_str(NULL));
     }
+    if (status == ETL_OK && !feof(in))
+        status = errno;
     free(line);
     return status;
 }
 
-static void print(const struct group *group) {
-    if (group->count > 0)
-        printf("%.*s%" PRIu64 "\n", (int)group->size, group->name, group->count);
+static int print(const struct group *group) {
+    if (group->count > 0 &&
+        printf("%.*s%" PRIu64 "\n", (int)group->size, group->name, group->count) < 0)
+        return errno;
+    return 0;
 }
 
 static int count(void *context, etl_slice line, etl_slice nil) {
@@ -38,7 +43,9 @@ static int count(void *context, etl_slice line, etl_slice nil) {
     size_t size = (size_t)(tab + 1 - (const char *)line.data);
     (void)nil;
     if (group->count == 0 || size != group->size || memcmp(line.data, group->name, size) != 0) {
-        print(group);
+        int status = print(group);
+        if (status != 0)
+            return status;
         if (size > group->room) {
             char *more = realloc(group->name, size);
             if (more == NULL)
@@ -65,11 +72,15 @@ int main(void) {
     if (status == ETL_OK)
         status = etl_load(lines, count, &group);
     if (status == ETL_OK)
-        print(&group);
-    else
+        status = print(&group);
+    if (status == ETL_OK && fflush(stdout) != 0)
+        status = errno;
+    if (status > 0) /* errno, of what was read or written */
+        fprintf(stderr, "distinct_count: %s\n", strerror(status));
+    else if (status != ETL_OK)
         fprintf(stderr, "distinct_count: %s: %s\n", etl_status_string(status),
                 etl_collector_message(lines));
     free(group.name);
     etl_collector_destroy(lines);
-    return status != ETL_OK || ferror(stdin) || fflush(stdout) != 0;
+    return status != ETL_OK;
 }

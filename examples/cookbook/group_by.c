@@ -3,6 +3,7 @@
  * A value is a partial result, and so is what two of them are folded into. */
 #include <etl.h>
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,6 +40,8 @@ static int collect_lines(etl_collector *groups, FILE *in) {
         status = etl_collect(groups, etl_slice_of(line, (size_t)(tab - line)),
                              etl_slice_of(&one, sizeof one));
     }
+    if (status == ETL_OK && !feof(in))
+        status = errno;
     free(line);
     return status;
 }
@@ -47,9 +50,10 @@ static int print(void *context, etl_slice group, etl_slice value) {
     struct totals all;
     (void)context;
     memcpy(&all, value.data, sizeof all);
-    printf("%.*s\t%" PRIu64 "\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\n", (int)group.size,
-           (const char *)group.data, all.count, all.sum, all.least, all.most);
-    return 0;
+    int size =
+        printf("%.*s\t%" PRIu64 "\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\n", (int)group.size,
+               (const char *)group.data, all.count, all.sum, all.least, all.most);
+    return size < 0 ? errno : 0;
 }
 
 int main(void) {
@@ -62,9 +66,13 @@ int main(void) {
         status = collect_lines(groups, stdin);
     if (status == ETL_OK)
         status = etl_load(groups, print, NULL);
-    if (status != ETL_OK)
+    if (status == ETL_OK && fflush(stdout) != 0)
+        status = errno;
+    if (status > 0) /* errno, of what was read or written */
+        fprintf(stderr, "group_by: %s\n", strerror(status));
+    else if (status != ETL_OK)
         fprintf(stderr, "group_by: %s: %s\n", etl_status_string(status),
                 etl_collector_message(groups));
     etl_collector_destroy(groups);
-    return status != ETL_OK || ferror(stdin) || fflush(stdout) != 0;
+    return status != ETL_OK;
 }

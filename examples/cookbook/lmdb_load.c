@@ -5,6 +5,7 @@
  * full. The last of equal keys is kept, as a sequence of puts would. */
 #include <etl.h>
 
+#include <errno.h>
 #include <lmdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,8 @@ static int collect_lines(etl_collector *pairs, FILE *in) {
             status = etl_collect(pairs, etl_slice_of(line, (size_t)(tab - line)),
                                  etl_slice_of(tab + 1, (size_t)(line + size - tab - 1)));
     }
+    if (status == ETL_OK && !feof(in))
+        status = errno;
     free(line);
     return status;
 }
@@ -42,8 +45,11 @@ static int print_all(const struct target *target) {
     if (status != MDB_SUCCESS)
         return status;
     while ((status = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) == MDB_SUCCESS)
-        printf("%.*s\t%.*s\n", (int)key.mv_size, (char *)key.mv_data, (int)value.mv_size,
-               (char *)value.mv_data);
+        if (printf("%.*s\t%.*s\n", (int)key.mv_size, (char *)key.mv_data, (int)value.mv_size,
+                   (char *)value.mv_data) < 0)
+            break;
+    if (status == MDB_SUCCESS || fflush(stdout) != 0)
+        status = errno;
     mdb_cursor_close(cursor);
     return status == MDB_NOTFOUND ? MDB_SUCCESS : status;
 }
@@ -73,7 +79,11 @@ int main(int argc, char **argv) {
     options.duplicates = ETL_KEEP_LAST;
     etl_collector *pairs = NULL;
     MDB_env *environment = NULL;
-    int status = argc == 2 ? etl_collector_create(&pairs, &options) : ETL_E_INVALID;
+    if (argc != 2) {
+        fprintf(stderr, "Usage: lmdb_load DIRECTORY < lines\n");
+        return 1;
+    }
+    int status = etl_collector_create(&pairs, &options);
     if (status == ETL_OK)
         status = collect_lines(pairs, stdin);
     if (status == ETL_OK)
@@ -88,5 +98,5 @@ int main(int argc, char **argv) {
     if (environment != NULL)
         mdb_env_close(environment);
     etl_collector_destroy(pairs);
-    return status != ETL_OK || ferror(stdin) || fflush(stdout) != 0;
+    return status != ETL_OK;
 }

@@ -5,6 +5,7 @@
  * asked for, never more. */
 #include <etl.h>
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,12 +22,14 @@ struct part {
 static void *write_part(void *context) {
     struct part *part = context;
     etl_slice line;
-    while ((part->status = etl_iter_next(part->iter, &line, NULL)) == ETL_OK) {
-        fwrite(line.data, 1, line.size, part->file);
-        putc('\n', part->file);
-    }
+    while ((part->status = etl_iter_next(part->iter, &line, NULL)) == ETL_OK)
+        if (fwrite(line.data, 1, line.size, part->file) != line.size ||
+            putc('\n', part->file) == EOF) {
+            part->status = errno;
+            return NULL;
+        }
     if (part->status == ETL_END)
-        part->status = ferror(part->file) ? ETL_E_IO : ETL_OK;
+        part->status = ETL_OK;
     return NULL;
 }
 
@@ -35,10 +38,10 @@ static int open_part(struct part *part, etl_collector *lines, const etl_range *r
     char name[4096];
     snprintf(name, sizeof name, "%s.%zu", prefix, number);
     if ((part->file = fopen(name, "wb")) == NULL)
-        return ETL_E_IO;
+        return errno;
     int status = etl_iter_open(&part->iter, lines, range);
-    if (status == ETL_OK && pthread_create(&part->thread, NULL, write_part, part) != 0)
-        status = ETL_E_NOMEM;
+    if (status == ETL_OK)
+        status = pthread_create(&part->thread, NULL, write_part, part);
     if (status == ETL_OK)
         return ETL_OK;
     etl_iter_close(part->iter);
@@ -50,8 +53,7 @@ static int write_parts(etl_collector *lines, const char *prefix, size_t wanted) 
     static struct part parts[MOST];
     etl_slice keys[MOST];
     size_t cuts = 0, open = 0;
-    int status =
-        wanted > 0 && wanted <= MOST ? etl_split(&lines, 1, wanted, keys, &cuts) : ETL_E_INVALID;
+    int status = etl_split(&lines, 1, wanted, keys, &cuts);
     for (; status == ETL_OK && open <= cuts; open += status == ETL_OK) {
         etl_range range = {{NULL, 0}, {NULL, 0}};
         if (open > 0)
@@ -64,7 +66,7 @@ static int write_parts(etl_collector *lines, const char *prefix, size_t wanted) 
         pthread_join(parts[i].thread, NULL);
         etl_iter_close(parts[i].iter);
         if (fclose(parts[i].file) != 0 && parts[i].status == ETL_OK)
-            parts[i].status = ETL_E_IO;
+            parts[i].status = errno;
         if (status == ETL_OK)
             status = parts[i].status;
     }
@@ -78,17 +80,28 @@ int main(int argc, char **argv) {
     size_t room = 0;
     ssize_t size;
     etl_collector *lines = NULL;
-    int status = argc == 3 ? etl_collector_create(&lines, NULL) : ETL_E_INVALID;
+    size_t parts = argc == 3 ? strtoul(argv[2], NULL, 10) : 0;
+    if (parts < 1 || parts > MOST) {
+        fprintf(stderr, "Usage: parallel_load PREFIX PARTS < lines; at most %d parts\n", MOST);
+        return 1;
+    }
+    int status = etl_collector_create(&lines, NULL);
     while (status == ETL_OK && (size = getline(&line, &room, stdin)) > 0) {
         size -= line[size - 1] == '\n';
         status = etl_collect(lines, etl_slice_of(line, (size_t)size), etl_slice_str(NULL));
     }
+    if (status == ETL_OK && !feof(stdin))
+        status = errno;
     if (status == ETL_OK)
-        status = write_parts(lines, argv[1], strtoul(argv[2], NULL, 10));
-    if (status != ETL_OK)
+        status = write_parts(lines, argv[1], parts);
+    if (status == ETL_OK && fflush(stdout) != 0)
+        status = errno;
+    if (status > 0) /* errno, of what was read or written */
+        fprintf(stderr, "parallel_load: %s\n", strerror(status));
+    else if (status != ETL_OK)
         fprintf(stderr, "parallel_load: %s: %s\n", etl_status_string(status),
                 etl_collector_message(lines));
     free(line);
     etl_collector_destroy(lines);
-    return status != ETL_OK || ferror(stdin) || fflush(stdout) != 0;
+    return status != ETL_OK;
 }

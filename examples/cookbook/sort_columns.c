@@ -4,6 +4,7 @@
  * The key is three encodings one behind the other; the line is the value. */
 #include <etl.h>
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,9 +30,8 @@ static int collect_line(etl_collector *lines, char *line, size_t size) {
 
 static int print(void *context, etl_slice key, etl_slice line) {
     (void)context, (void)key;
-    fwrite(line.data, 1, line.size, stdout);
-    putchar('\n');
-    return 0;
+    bool good = fwrite(line.data, 1, line.size, stdout) == line.size && putchar('\n') != EOF;
+    return good ? 0 : errno;
 }
 
 int main(void) {
@@ -44,12 +44,18 @@ int main(void) {
         size -= line[size - 1] == '\n';
         status = collect_line(lines, line, (size_t)size);
     }
+    if (status == ETL_OK && !feof(stdin))
+        status = errno;
     if (status == ETL_OK)
         status = etl_load(lines, print, NULL);
-    if (status != ETL_OK)
+    if (status == ETL_OK && fflush(stdout) != 0)
+        status = errno;
+    if (status > 0) /* errno, of what was read or written */
+        fprintf(stderr, "sort_columns: %s\n", strerror(status));
+    else if (status != ETL_OK)
         fprintf(stderr, "sort_columns: %s: %s\n", etl_status_string(status),
                 etl_collector_message(lines));
     free(line);
     etl_collector_destroy(lines);
-    return status != ETL_OK || ferror(stdin) || fflush(stdout) != 0;
+    return status != ETL_OK;
 }

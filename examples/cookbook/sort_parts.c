@@ -4,14 +4,18 @@
  * all and merges them. Equal lines come in the order of the files. */
 #include <etl.h>
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 static int complain(const char *what, int status, const etl_collector *lines) {
-    fprintf(stderr, "sort_parts: %s: %s: %s\n", what, etl_status_string(status),
-            etl_collector_message(lines));
+    if (status > 0) /* errno, of what was read or written */
+        fprintf(stderr, "sort_parts: %s: %s\n", what, strerror(status));
+    else
+        fprintf(stderr, "sort_parts: %s: %s: %s\n", what, etl_status_string(status),
+                etl_collector_message(lines));
     return 1;
 }
 
@@ -26,13 +30,13 @@ static int sort_file(const char *file, const char *run) {
     ssize_t size;
     etl_collector *lines = NULL;
     FILE *in = fopen(file, "r");
-    int status = in != NULL ? etl_collector_create(&lines, NULL) : ETL_E_IO;
+    int status = in != NULL ? etl_collector_create(&lines, NULL) : errno;
     while (status == ETL_OK && (size = getline(&line, &room, in)) > 0) {
         size -= line[size - 1] == '\n';
         status = etl_collect(lines, etl_slice_of(line, (size_t)size), etl_slice_str(NULL));
     }
     if (status == ETL_OK)
-        status = ferror(in) ? ETL_E_IO : etl_save(lines, run);
+        status = feof(in) ? etl_save(lines, run) : errno;
     int failed = status != ETL_OK ? complain(file, status, lines) : 0;
     free(line);
     etl_collector_destroy(lines);
@@ -43,9 +47,8 @@ static int sort_file(const char *file, const char *run) {
 
 static int print(void *context, etl_slice line, etl_slice value) {
     (void)context, (void)value;
-    fwrite(line.data, 1, line.size, stdout);
-    putchar('\n');
-    return 0;
+    bool good = fwrite(line.data, 1, line.size, stdout) == line.size && putchar('\n') != EOF;
+    return good ? 0 : errno;
 }
 
 static int merge(const char *directory, int parts) {
@@ -59,6 +62,8 @@ static int merge(const char *directory, int parts) {
     }
     if (status == ETL_OK)
         status = etl_load(lines, print, NULL);
+    if (status == ETL_OK && fflush(stdout) != 0)
+        status = errno;
     int failed = status != ETL_OK ? complain("merge", status, lines) : 0;
     etl_collector_destroy(lines);
     return failed;
@@ -66,17 +71,22 @@ static int merge(const char *directory, int parts) {
 
 int main(int argc, char **argv) {
     char run[4096];
-    int failed = argc < 2, ended, children = 0;
-    for (; !failed && children < argc - 2; children++) {
+    int failed = 0, ended, children = 0;
+    if (argc < 2) {
+        fprintf(stderr, "Usage: sort_parts DIRECTORY FILE...\n");
+        return 1;
+    }
+    for (; children < argc - 2; children++) {
         run_name(run, sizeof run, argv[1], children);
         pid_t child = fork(); /* before there is a collector */
         if (child == 0)
             _exit(sort_file(argv[2 + children], run));
-        if (child < 0)
+        if (child < 0) {
+            failed = complain("fork", errno, NULL);
             break;
+        }
     }
-    failed |= children < argc - 2;
     while (children-- > 0) /* as many at once as there are files: xargs -P bounds them better */
         failed |= wait(&ended) < 0 || !WIFEXITED(ended) || WEXITSTATUS(ended) != 0;
-    return failed || merge(argv[1], argc - 2) != 0 || fflush(stdout) != 0;
+    return failed || merge(argv[1], argc - 2) != 0;
 }

@@ -3,11 +3,12 @@
  * The callback ends the load when it has enough. What it returned comes back as it was. */
 #include <etl.h>
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ENOUGH = 1000 }; /* none of the library's statuses */
+enum { ENOUGH = 1000 }; /* no status of the library, and no errno */
 
 static int collect_lines(etl_collector *lines, FILE *in) {
     uint8_t key[sizeof(double)];
@@ -24,6 +25,8 @@ static int collect_lines(etl_collector *lines, FILE *in) {
         status =
             etl_collect(lines, etl_slice_of(key, sizeof key), etl_slice_of(line, (size_t)size));
     }
+    if (status == ETL_OK && !feof(in))
+        status = errno;
     free(line);
     return status;
 }
@@ -34,13 +37,16 @@ static int print(void *context, etl_slice key, etl_slice line) {
     if (*left == 0)
         return ENOUGH;
     --*left;
-    fwrite(line.data, 1, line.size, stdout);
-    putchar('\n');
-    return 0;
+    bool good = fwrite(line.data, 1, line.size, stdout) == line.size && putchar('\n') != EOF;
+    return good ? 0 : errno;
 }
 
 int main(int argc, char **argv) {
-    unsigned long left = argc == 2 ? strtoul(argv[1], NULL, 10) : 0;
+    if (argc != 2 || argv[1][strspn(argv[1], "0123456789")] != '\0') {
+        fprintf(stderr, "Usage: top_n N < lines\n");
+        return 1;
+    }
+    unsigned long left = strtoul(argv[1], NULL, 10);
     etl_collector *lines = NULL;
     int status = etl_collector_create(&lines, NULL);
     if (status == ETL_OK)
@@ -49,9 +55,13 @@ int main(int argc, char **argv) {
         status = etl_load(lines, print, &left);
     if (status == ENOUGH)
         status = ETL_OK; /* and the collector still has all lines */
-    if (status != ETL_OK)
+    if (status == ETL_OK && fflush(stdout) != 0)
+        status = errno;
+    if (status > 0) /* errno, of what was read or written */
+        fprintf(stderr, "top_n: %s\n", strerror(status));
+    else if (status != ETL_OK)
         fprintf(stderr, "top_n: %s: %s\n", etl_status_string(status),
                 etl_collector_message(lines));
     etl_collector_destroy(lines);
-    return status != ETL_OK || ferror(stdin) || fflush(stdout) != 0;
+    return status != ETL_OK;
 }

@@ -4,6 +4,7 @@
  * numbers. For unique lines in the order of their bytes the first is enough. */
 #include <etl.h>
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -19,6 +20,8 @@ static int collect_lines(etl_collector *lines, FILE *in) {
         status = etl_collect(lines, etl_slice_of(line, (size_t)size),
                              etl_slice_of(number, sizeof number));
     }
+    if (status == ETL_OK && !feof(in))
+        status = errno;
     free(line);
     return status;
 }
@@ -29,9 +32,8 @@ static int collect_turned(void *by_number, etl_slice line, etl_slice number) {
 
 static int print(void *context, etl_slice number, etl_slice line) {
     (void)context, (void)number;
-    fwrite(line.data, 1, line.size, stdout);
-    putchar('\n');
-    return 0;
+    bool good = fwrite(line.data, 1, line.size, stdout) == line.size && putchar('\n') != EOF;
+    return good ? 0 : errno;
 }
 
 int main(void) {
@@ -47,10 +49,14 @@ int main(void) {
         status = etl_load(lines, collect_turned, by_number);
     if (status == ETL_OK)
         status = etl_load(by_number, print, NULL);
-    if (status != ETL_OK)
+    if (status == ETL_OK && fflush(stdout) != 0)
+        status = errno;
+    if (status > 0) /* errno, of what was read or written */
+        fprintf(stderr, "unique: %s\n", strerror(status));
+    else if (status != ETL_OK)
         fprintf(stderr, "unique: %s: %s%s\n", etl_status_string(status),
                 etl_collector_message(lines), etl_collector_message(by_number));
     etl_collector_destroy(by_number);
     etl_collector_destroy(lines);
-    return status != ETL_OK || ferror(stdin) || fflush(stdout) != 0;
+    return status != ETL_OK;
 }

@@ -4,6 +4,7 @@
 #include <etl.h>
 
 #include <ctype.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -33,7 +34,7 @@ static int collect_words(etl_collector *counts, FILE *in) {
                 ungetc(c, in);
         }
     } while (c != EOF && status == ETL_OK);
-    return status;
+    return status == ETL_OK && !feof(in) ? errno : status;
 }
 
 /* An etl_load_fn of the first round, and a caller of the second one's collector. */
@@ -49,7 +50,9 @@ static int print(void *context, etl_slice key, etl_slice word) {
     uint64_t count = 0;
     (void)context;
     int status = etl_key_get_u64(&key, &count, ETL_KEY_DESCENDING);
-    printf("%" PRIu64 " %.*s\n", count, (int)word.size, (const char *)word.data);
+    if (status == ETL_OK &&
+        printf("%" PRIu64 " %.*s\n", count, (int)word.size, (const char *)word.data) < 0)
+        status = errno;
     return status;
 }
 
@@ -67,10 +70,14 @@ int main(void) {
         status = etl_load(counts, collect_count, by_count);
     if (status == ETL_OK)
         status = etl_load(by_count, print, NULL);
-    if (status != ETL_OK)
+    if (status == ETL_OK && fflush(stdout) != 0)
+        status = errno;
+    if (status > 0) /* errno, of what was read or written */
+        fprintf(stderr, "word_count: %s\n", strerror(status));
+    else if (status != ETL_OK)
         fprintf(stderr, "word_count: %s: %s%s\n", etl_status_string(status),
                 etl_collector_message(counts), etl_collector_message(by_count));
     etl_collector_destroy(by_count);
     etl_collector_destroy(counts);
-    return status != ETL_OK || ferror(stdin) || fflush(stdout) != 0;
+    return status != ETL_OK;
 }

@@ -11,7 +11,7 @@ static int print(void *context, etl_slice key, etl_slice value) {
 
 int main(int argc, char **argv) {
     etl_collector *pairs = NULL;
-    int status = etl_collector_create(&pairs, NULL); /* the defaults: 256 MiB, then $TMPDIR */
+    int status = etl_collector_create(&pairs, NULL); /* the defaults: 256 MiB, then the disk */
     for (int i = 1; i + 1 < argc && status == ETL_OK; i += 2)
         status = etl_collect(pairs, etl_slice_str(argv[i]), etl_slice_str(argv[i + 1]));
     if (status == ETL_OK)

@@ -3,6 +3,10 @@
  *
  *     resume [-c SIZE] [-S SIZE] DIRECTORY INPUT OUTPUT
  *
+ * Lines may be of any length and hold any bytes; a last one without a newline gets one. INPUT has to
+ * be a file, since what was read is skipped by its offset. Built with the other examples, for
+ * output.h and console.h.
+ *
  * DIRECTORY holds the checkpoints; it is made, and may be removed when OUTPUT is there. There is a
  * checkpoint each SIZE bytes of input (-c, 64M), and one at the end. -S is the memory limit.
  *

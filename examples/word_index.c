@@ -283,6 +283,7 @@ static int find_word(const struct options *options) {
 
 static const char help[] =
     "Usage: word_index [OPTION]... [FILE OR DIRECTORY]...\n"
+    "   or: word_index [-o FILE] -f WORD\n"
     "Make an index of all words in all files below the directories (default /usr/include),\n"
     "check it, and tell what it took.\n"
     "\n"
@@ -290,9 +291,9 @@ static const char help[] =
     "  -S SIZE  memory for sorting: a number with b (bytes), K, M, G or T; K when there is\n"
     "           none; default 2M, at least 1M\n"
     "  -T DIR   where runs go; may be given several times, the next is used when one is\n"
-    "           full; default $TMPDIR or /var/tmp\n"
+    "           full; default $TMPDIR if set and not empty, else /var/tmp, else /tmp\n"
     "  -n N     show the N most frequent words, at most 1000 (default 10)\n"
-    "  -f WORD  make nothing: print every place of WORD in the index\n"
+    "  -f WORD  make nothing: print every place of WORD in the index of -o\n"
     "  --help   this text\n"
     "\n"
     "Exit status: 0 done, 1 no such word (-f), 2 trouble.\n";
@@ -332,6 +333,11 @@ static int parse_options(struct options *options, const char **temp_dirs, int ar
             return EXIT_TROUBLE;
         }
     bool any = optind < argc;
+    if (any && options->find != NULL) {
+        console_complain(&console, "-f looks into the index that -o names, and takes no %s",
+                         argv[optind]);
+        return EXIT_TROUBLE;
+    }
     options->paths = any ? argv + optind : default_paths;
     options->path_count = any ? (size_t)(argc - optind) : 1;
     for (size_t i = 0; options->find == NULL && i < options->path_count; i++)

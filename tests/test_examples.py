@@ -436,7 +436,8 @@ def test_word_index(program, directory):
     done = run([program, "-o", out, tree + "/empty"])
     check("word_index of nothing", done.returncode == 0 and IndexFile(out).totals == [1, 0, 0])
     for arguments in (["--nonsense"], ["-S", "x"], [directory + "/none"],
-                      ["-T", directory + "/none", tree], ["-o", directory + "/none/x", tree]):
+                      ["-T", directory + "/none", tree], ["-o", directory + "/none/x", tree],
+                      ["-f", "import", out]):
         done = run([program] + arguments, cwd=directory)
         check("word_index %s is trouble" % " ".join(arguments).replace(directory, "."),
               done.returncode == 2 and done.stderr != b"", (done.returncode, done.stderr))

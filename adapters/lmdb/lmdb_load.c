@@ -3,7 +3,8 @@
  *     lmdb_load words.mdb words.tsv && lmdb_load -p words.mdb
  *
  * The map begins at 1 MiB and grows as the load needs it. Every 100,000 pairs are committed, so
- * that a load which is killed leaves what it said it had committed. */
+ * that a load which is killed leaves what it said it had committed. Built with the adapter, for
+ * loader.h; docs/COOKBOOK.md has one in a single file. */
 #include "../loader.h"
 
 #include "etl_lmdb.h"

@@ -7,8 +7,8 @@
  *
  * The order of calls:
  *
- *     etl_collector_create
- *         -> etl_collect*
+ *     etl_collector_create | etl_restore, for pairs that outlive the process
+ *         -> etl_collect*, with an etl_checkpoint now and then
  *         -> etl_load | etl_iter_open, etl_iter_next*, etl_iter_close
  *                     | etl_save, which another etl_attach_run takes in
  *         -> etl_collect* for the next round, after etl_reset or as it is
@@ -193,7 +193,11 @@ LIBETL_API int etl_load(etl_collector *collector, etl_load_fn *load, void *conte
 
 /* As etl_load, over several collectors as if their pairs had been collected in one: the first
  * collector's first among equal keys. They must agree on duplicates and order_values. All are
- * consumed on success, none otherwise. No collector may be given twice. Errors: as etl_load. */
+ * consumed on success, none otherwise. count may be 0.
+ *
+ * Returns ETL_OK, load's own non-zero value, or
+ *   ETL_E_INVALID  load or a collector is NULL, a collector is given twice, or they do not agree
+ *   other          as etl_load */
 LIBETL_API int etl_load_many(etl_collector *const *collectors, size_t count, etl_load_fn *load,
                              void *context);
 
@@ -318,15 +322,18 @@ typedef struct etl_range {
 
 /* Open an iterator over a collector's pairs in order; range may be NULL: all of them. Iterators
  * never consume. Several may be open at once, each advanced by a thread of its own. While one is
- * open, collect, reserve, flush, attach, load and reset give ETL_E_STATE.
+ * open, collect, reserve, flush, attach, checkpoint, load and reset give ETL_E_STATE.
  *
  * Returns ETL_OK and the iterator in *out, to be given to etl_iter_close; or, with *out == NULL,
  * an error (it may sort, spill and merge). Errors: as etl_load. */
 LIBETL_API int etl_iter_open(etl_iter **out, etl_collector *collector, const etl_range *range);
 
 /* As etl_iter_open, over several collectors as if their pairs had been collected in one, the first
- * collector's first among equal keys. They must agree on duplicates and order_values. Errors: as
- * etl_load. */
+ * collector's first among equal keys. They must agree on duplicates and order_values.
+ *
+ * Returns ETL_OK and the iterator in *out; or, with *out == NULL, an error:
+ *   ETL_E_INVALID  count is 0, a collector is NULL or given twice, or they do not agree
+ *   other          as etl_load */
 LIBETL_API int etl_iter_open_many(etl_iter **out, etl_collector *const *collectors, size_t count,
                                   const etl_range *range);
 

@@ -113,15 +113,19 @@ static int check_table(const struct etl__run *run, struct etl__error *error) {
 }
 
 static int check_ends(struct etl__run *run, struct etl__error *error) {
-    uint8_t header[ETL__RUN_HEADER_SIZE], bytes[ETL__RUN_FOOTER_SIZE];
+    uint8_t header[ETL__RUN_HEADER_SIZE] = {0}, bytes[ETL__RUN_FOOTER_SIZE];
     struct etl__run_footer footer;
     const char *reason;
     int os_error = etl__os_file_size(run->descriptor, &run->file_size);
     if (os_error != 0)
         return etl__fail_os(error, os_error, "ask for the size of a run in", run->place);
+    size_t size = run->file_size < sizeof header ? (size_t)run->file_size : sizeof header;
+    ETL__TRY(etl__run_read(run, 0, header, size, error));
+    if (run->path != NULL && !etl__run_header_has_magic(header, size))
+        return etl__fail(error, ETL_E_CORRUPT, "%s is not a run file, or its beginning is damaged",
+                         run->place);
     if (run->file_size < ETL__RUN_HEADER_SIZE + ETL__RUN_FOOTER_SIZE)
         return etl__run_corrupt(run, run->file_size, "the file ends", error);
-    ETL__TRY(etl__run_read(run, 0, header, sizeof header, error));
     uint32_t version;
     if (run->path != NULL && etl__run_header_is_newer(header, &version))
         return etl__fail(

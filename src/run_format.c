@@ -49,6 +49,11 @@ void etl__run_header_encode(uint8_t header[ETL__RUN_HEADER_SIZE]) {
     etl__put_u32(header + HEADER_CRC, etl__crc32c(0, header, HEADER_CRC));
 }
 
+bool etl__run_header_has_magic(const uint8_t *header, size_t size) {
+    return memcmp(header, header_magic, size < sizeof header_magic ? size : sizeof header_magic) ==
+           0;
+}
+
 bool etl__run_header_decode(const uint8_t header[ETL__RUN_HEADER_SIZE], const char **reason) {
     if (memcmp(header, header_magic, sizeof header_magic) != 0)
         return fail(reason, "not a run file");

@@ -13,6 +13,7 @@
 #define LIBETL_RUN_FORMAT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define ETL__RUN_VERSION 1
@@ -63,9 +64,11 @@ static inline uint64_t etl__get_u64(const uint8_t *at) {
 
 /* Encode; decode and check magic, version, block size, checksums and the sums that the fields must
  * obey in a file of file_size bytes. On failure decode gives false and a few words of why in
- * *reason. A file that etl__run_header_is_newer is not damaged. */
+ * *reason. A file that etl__run_header_is_newer is not damaged; one without the magic, of which
+ * size bytes are there, is something else. */
 void etl__run_header_encode(uint8_t header[ETL__RUN_HEADER_SIZE]);
 bool etl__run_header_decode(const uint8_t header[ETL__RUN_HEADER_SIZE], const char **reason);
+bool etl__run_header_has_magic(const uint8_t *header, size_t size);
 bool etl__run_header_is_newer(const uint8_t header[ETL__RUN_HEADER_SIZE], uint32_t *version);
 void etl__run_footer_encode(uint8_t bytes[ETL__RUN_FOOTER_SIZE],
                             const struct etl__run_footer *footer);

@@ -77,7 +77,9 @@ static void other_kinds_of_files(void **state) {
     assert_refused(collector, ETL_E_INVALID, path, "not a regular file");
     assert_int_equal(unlink(path), 0);
     write_file(path, text, sizeof text);
-    assert_refused(collector, ETL_E_CORRUPT, path, "not a run file");
+    assert_refused(collector, ETL_E_CORRUPT, path, "is not a run file");
+    write_file(path, text, 20);
+    assert_refused(collector, ETL_E_CORRUPT, path, "is not a run file");
     if (geteuid() != 0) {
         assert_int_equal(chmod(path, 0), 0);
         assert_refused(collector, ETL_E_IO, path, strerror(EACCES));

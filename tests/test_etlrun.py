@@ -108,7 +108,7 @@ DIR/a.run:
         of the file 226
   block size      16384
   blocks          1
-  longest record  255
+  longest record  at most 255
   first key       apple
   last key        cherry
 """, "", "info", name)
@@ -212,8 +212,8 @@ class Dump(ToolTest):
         for text in ("\\", "a\\", "\\x", "\\x1", "\\x1g", "\\xg1", "\\n", "\\X41", "\\x/0",
                      "\\x@0", "\\x:0", "\\x`0"):
             for option in ("--from=", "--to="):
-                self.expect(2, "", "etlrun: in a key a backslash begins \\\\ or \\xHH\n"
-                            "Try 'etlrun help dump'.\n", "dump", option + text, name)
+                self.expect(2, "", "etlrun: '%s' is not a key: a backslash begins \\\\ or \\xHH\n"
+                            "Try 'etlrun help dump'.\n" % text, "dump", option + text, name)
 
     def test_large_records(self):
         pairs = [(b"a", b"v" * (3 << 20)), (b"b" * 70000, None), (b"c", b"\0" * 100)]
@@ -275,11 +275,16 @@ class Verify(ToolTest):
         done = self.tool("verify", *names, good, cwd=self.scratch.name)
         self.assertEqual(done.returncode, 1)
         self.assertEqual(done.stdout.decode(), good + ": ok\n")
-        told = re.findall(r"^etlrun: (.*): damaged: .* at offset (\d+) of (\d+)(?:, block 0)?$",
+        told = re.findall(r"^etlrun: (.*): (?:damaged: .* at offset (\d+) of (\d+)(?:, block 0)?|"
+                          r"not a run file, or its beginning is damaged)$",
                           done.stderr.decode(), re.M)
         self.assertEqual([name for name, _, _ in told], names)
         self.assertEqual(len(done.stderr.splitlines()), len(names))
         for name, offset, size in told:
+            if not size:
+                with open(name, "rb") as file:
+                    self.assertNotEqual(file.read(8), run_files.make([])[:8])
+                continue
             self.assertEqual(int(size), os.path.getsize(name))
             self.assertLessEqual(int(offset), int(size))
         for data in damaged:
@@ -292,6 +297,12 @@ class Verify(ToolTest):
             for i in range(len(data)):
                 flipped.append(data[:i] + bytes([data[i] ^ 1 << bit]) + data[i + 1:])
             self.every_damage(flipped)
+
+    def test_other_files(self):
+        for data in (b"root:x:0:0:root:/root:/bin/bash\n" * 20, b"hello, run", b"a"):
+            for command in ("info", "dump", "verify"):
+                self.expect(1, "", "etlrun: DIR/a.run: not a run file, or its beginning is "
+                            "damaged\n", command, self.file(data))
 
     def test_every_length(self):
         data = run_files.make(EXAMPLE)
@@ -496,8 +507,9 @@ class Merge(ToolTest):
         end = "Try 'etlrun help merge'.\n"
         for message, arguments in (
                 ("no output was given", [name]), ("no file was given", ["-o", name + "x"]),
-                ("not a rule for duplicates", ["--duplicates=reduce", name]),
-                ("not a size", ["-S", "many", name]), ("not a size", ["-S", "1X", name]),
+                ("'reduce' is not a rule for duplicates", ["--duplicates=reduce", name]),
+                ("'many' is not a size", ["-S", "many", name]),
+                ("'1X' is not a size", ["-S", "1X", name]),
                 ("unrecognized option '--json'", ["--json", name])):
             self.expect(2, "", "etlrun: %s\n%s" % (message, end), "merge", *arguments)
 
@@ -527,13 +539,12 @@ class CommandLine(ToolTest):
             self.expect(2, "", "etlrun: unrecognized option '--nonsense'\n" + end, command,
                         "--nonsense", name)
             self.expect(2, "", "etlrun: invalid option -- 'x'\n" + end, command, "-x", name)
-            self.expect(2, "", "etlrun: %s\n%s" % ("one file is to be given" if command == "dump"
-                                                   else "no file was given", end), command)
+            self.expect(2, "", "etlrun: no file was given\n" + end, command)
         end = "Try 'etlrun help dump'.\n"
-        self.expect(2, "", "etlrun: one file is to be given\n" + end, "dump", name, name)
+        self.expect(2, "", "etlrun: more than one file was given\n" + end, "dump", name, name)
         for number in ("", "-1", "+1", " 1", "1x", "18446744073709551616"):
-            self.expect(2, "", "etlrun: the limit is not a number of pairs\n" + end, "dump",
-                        "--limit=" + number, name)
+            self.expect(2, "", "etlrun: '%s' is not a number of pairs\n%s" % (number, end),
+                        "dump", "--limit=" + number, name)
         self.expect(2, "", "etlrun: no such command: nonsense\nTry 'etlrun --help'.\n", "nonsense")
         self.expect(2, "", "etlrun: no such command: nonsense\nTry 'etlrun --help'.\n", "help",
                     "nonsense")

@@ -54,10 +54,11 @@ static const struct command commands[] = {
      "      --order-values   equal keys by value, nil first\n"
      "  -S, --buffer-size=SIZE\n"
      "                       memory to use: a number with b (bytes), K, M, G or T; K when\n"
-     "                       there is none; default 256M, at least 1M\n"
+     "                       there is none; default 256M; less than 1M counts as 1M\n"
      "  -T, --temporary-directory=DIR\n"
      "                       for what the merge needs beside OUT; may be given several\n"
-     "                       times; default $TMPDIR or /var/tmp\n"},
+     "                       times; default $TMPDIR if set and not empty, else\n"
+     "                       /var/tmp, else /tmp\n"},
 };
 
 static const char common_help[] =
@@ -104,9 +105,14 @@ int etlrun_usage(const char *command, const char *what) {
     return EXIT_USAGE;
 }
 
+int etlrun_refuse(const char *command, const char *value, const char *what) {
+    console_complain(&etlrun_console, "'%s' is %s", value, what);
+    return etlrun_usage(command, NULL);
+}
+
 /* Without the advice, which would be repeated for every block. */
 bool etlrun_complain_of(const char *name, const char *text) {
-    static const char *const subjects[] = {"a run in ", "the run file "};
+    static const char *const subjects[] = {"a run in ", "the run file ", ""};
     size_t name_size = strlen(name);
     for (size_t i = 0; i < sizeof subjects / sizeof subjects[0]; i++) {
         size_t size = strlen(subjects[i]);

@@ -42,8 +42,11 @@ int etlrun_common_option(int option, const char *command);
 /* Complain, and point to the help. Returns EXIT_USAGE. */
 int etlrun_usage(const char *command, const char *what);
 
+/* Likewise, of an option's value: "'VALUE' is WHAT". */
+int etlrun_refuse(const char *command, const char *value, const char *what);
+
 /* Where the library says something of the file NAME ("a run in NAME is damaged: ...", "the run file
- * NAME ..."): complain in this program's way, "etlrun: NAME: damaged: ...". */
+ * NAME ...", "NAME is ..."): complain in this program's way, "etlrun: NAME: damaged: ...". */
 bool etlrun_complain_of(const char *name, const char *text);
 
 /* ---- Watching */

@@ -75,11 +75,11 @@ static int take_option(struct wanted *wanted, int option) {
         if (etlrun_parse_escaped(optarg,
                                  option == OPTION_FROM ? &wanted->range.from : &wanted->range.to))
             return -1;
-        return etlrun_usage("dump", "in a key a backslash begins \\\\ or \\xHH");
+        return etlrun_refuse("dump", optarg, "not a key: a backslash begins \\\\ or \\xHH");
     case OPTION_LIMIT:
         if (parse_number(optarg, &wanted->limit))
             return -1;
-        return etlrun_usage("dump", "the limit is not a number of pairs");
+        return etlrun_refuse("dump", optarg, "not a number of pairs");
     default:
         return etlrun_common_option(option, "dump");
     }
@@ -102,6 +102,7 @@ int etlrun_dump(int argc, char **argv) {
             return end;
     }
     if (argc - optind != 1)
-        return etlrun_usage("dump", "one file is to be given");
+        return etlrun_usage("dump",
+                            argc == optind ? "no file was given" : "more than one file was given");
     return dump(argv[optind], &wanted);
 }

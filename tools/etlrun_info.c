@@ -62,7 +62,7 @@ static void show(const struct run_file *file, bool json, etl_slice first, etl_sl
     show_number(json, "file_bytes", "      of the file", file->run->file_size);
     show_number(json, "block_size", "block size     ", ETL__RUN_BLOCK);
     show_number(json, "blocks", "blocks         ", footer->blocks);
-    show_number(json, "record_most", "longest record ", footer->record_most);
+    show_number(json, "record_most", "longest record  at most", footer->record_most);
     show_key(json, "first_key", "first key      ", first);
     show_key(json, "last_key", "last key       ", last);
     etlrun_out_string(json ? "}\n" : "");

@@ -103,7 +103,7 @@ static int take_option(struct wanted *wanted, int option) {
     case OPTION_DUPLICATES:
         if (parse_rule(optarg, &wanted->settings.duplicates))
             return -1;
-        return etlrun_usage("merge", "not a rule for duplicates");
+        return etlrun_refuse("merge", optarg, "not a rule for duplicates");
     case OPTION_ORDER_VALUES:
         wanted->settings.order_values = true;
         return -1;
@@ -112,7 +112,7 @@ static int take_option(struct wanted *wanted, int option) {
             wanted->settings.memory_limit += wanted->settings.memory_limit == 0; /* the least */
             return -1;
         }
-        return etlrun_usage("merge", "not a size");
+        return etlrun_refuse("merge", optarg, "not a size");
     default:
         return etlrun_common_option(option, "merge");
     }

@@ -217,7 +217,7 @@ def members(item, marker):
                                                       f"Va {name}"))
         if text:
             word = text.split(" ")[0]
-            text = (word.capitalize() if word.isalpha() and word.islower() else word) + \
+            text = (word.capitalize() if re.fullmatch("[a-z]+[,;:]?", word) else word) + \
                 text[len(word):] + ("" if text.endswith(".") else ".")
             lines += marker.lines(text)
     return lines + [".El"]
@@ -440,6 +440,7 @@ def make(frame, header, pages, frames, date, version):
                     if len(frame.sections) == 1]
     lines = [f'.\\" Made of {header.path.name} and {frame.path.name} by make_man.py.',
              f'.\\" Links: {" ".join(links)}'.rstrip(), f".Dd {date}",
+             ".ds doc-volume-operating-system libetl",  # groff's head line would say BSD
              f".Dt {frame.name.upper()} 3", f".Os libetl {version}"]
     for section in SECTIONS:
         hand = frame.text.get(section, [])

@@ -542,6 +542,23 @@ def test_sort_pairs_cpp(program, directory):
               done.returncode == 1 and b"cannot write" in done.stderr, done.stderr)
 
 
+def test_sort_pairs_py_trouble(command):
+    """One line says what it is, and no traceback."""
+    done = run(command, b"no tab\nb\t\nlast\t1")
+    check("sort_pairs.py of a line without a tab", done.returncode == 0 and
+          done.stdout == b"b\t\nlast\t1\nno tab\t\n", (done.stdout, done.stderr))
+    for arguments, words in ((command[:2], b"usage: "), (command[:2] + ["/none.so"], b"/none.so")):
+        done = run(arguments)
+        check("sort_pairs.py %s is trouble" % arguments[2:], done.returncode == 1 and
+              words in done.stderr and done.stderr.count(b"\n") == 1, done.stderr)
+    if os.path.exists("/dev/full"):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run(command, input=b"a\t1\n", stdout=full, stderr=subprocess.PIPE,
+                                  timeout=120)
+        check("sort_pairs.py on a full disk", done.returncode == 1 and
+              b"No space left" in done.stderr and done.stderr.count(b"\n") == 1, done.stderr)
+
+
 # ---- resume
 
 
@@ -607,7 +624,9 @@ def main():
             test_sort_pairs_cpp(binaries + "/sort_pairs", directory)
         if len(sys.argv) == 3:
             script = os.path.dirname(os.path.abspath(__file__)) + "/../examples/sort_pairs.py"
-            test_sort_pairs("sort_pairs.py", [sys.executable, script, sys.argv[2]], directory)
+            command = [sys.executable, script, sys.argv[2]]
+            test_sort_pairs("sort_pairs.py", command, directory)
+            test_sort_pairs_py_trouble(command)
     print("%d failed" % failures if failures else "all ok")
     sys.exit(1 if failures else 0)
 

@@ -57,19 +57,22 @@ typedef int etl_lmdb_commit_fn(void *context, const etl_lmdb_commit *commit);
 typedef struct etl_lmdb_options {
     size_t struct_size; /* sizeof(etl_lmdb_options); 0 is taken as that */
     MDB_txn *txn;       /* write in this transaction, which the caller commits, or aborts after an
-                              error. Default NULL: begin and commit own ones */
+                           error. Default NULL: begin and commit own ones */
+
     uint64_t commit_pairs; /* commit after so many pairs, when the key changes: all values of a key
                               are in one commit. Default 0: once, at the end */
-    etl_lmdb_commit_fn *committed;
-    void *committed_ctx;
-    etl_slice after; /* load only: only keys behind this one. Default nil: all */
-    size_t
-        map_size_max; /* load only: bytes up to which the environment's map is doubled when it is
-                            full. Default 0: MDB_MAP_FULL is returned */
-    etl_progress_fn
-        *progress; /* load only: called about 10 times a second in ETL_LOADING; non-zero
-                                  cancels. Sorting and merging before it: etl_options.progress */
-    void *progress_ctx;
+
+    etl_lmdb_commit_fn *committed; /* called after each commit */
+    void *committed_ctx;           /* its context */
+
+    /* The rest but message is for loads only. */
+    etl_slice after;     /* only keys behind this one. Default nil: all */
+    size_t map_size_max; /* bytes up to which the environment's map is doubled when it is full.
+                                  Default 0: MDB_MAP_FULL is returned */
+    etl_progress_fn *progress; /* called about 10 times a second in ETL_LOADING; non-zero cancels.
+                                  Sorting and merging before it: etl_options.progress */
+    void *progress_ctx;        /* its context */
+
     char *message; /* NULL, or room for message_size bytes: why it failed, cut to fit */
     size_t message_size;
 } etl_lmdb_options;

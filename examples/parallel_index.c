@@ -396,7 +396,7 @@ static const char help[] =
     "  -S SIZE   memory for sorting, of all threads: a number with b (bytes), K, M, G or T;\n"
     "            K when there is none; default 64M, at least 1M a thread\n"
     "  -T DIR    where runs go; may be given several times, the next is used when one is\n"
-    "            full; default $TMPDIR or /var/tmp\n"
+    "            full; default $TMPDIR if set and not empty, else /var/tmp, else /tmp\n"
     "  --stats   tell files, words, runs and memory on standard error\n"
     "  --help    this text\n"
     "\n"

@@ -173,6 +173,17 @@ int etl__output_seek(struct etl__output *output, const uint8_t *key, size_t size
     return etl__merge_seek(output->merge, key, size, error);
 }
 
+void etl__output_bound(struct etl__output *output, etl_slice to) {
+    output->to = to;
+    output->to_prefix = etl__key_prefix(to.data, to.size);
+    output->bounded = true;
+}
+
+static inline bool is_behind(const struct etl__output *output, const struct etl__pair *pair) {
+    return etl__key_prefix(pair->key, pair->key_size) >= output->to_prefix &&
+           etl__key_compare(pair->key, pair->key_size, output->to.data, output->to.size) >= 0;
+}
+
 int etl__output_next(struct etl__output *output, const struct etl__pair **pair,
                      struct etl__error *error) {
     struct etl__merge *merge = output->merge;
@@ -183,8 +194,7 @@ int etl__output_next(struct etl__output *output, const struct etl__pair **pair,
     }
     for (;;) {
         ETL__TRY(etl__merge_next(merge, pair, error));
-        if (output->bounded && etl__key_compare((*pair)->key, (*pair)->key_size, output->to.data,
-                                                output->to.size) >= 0)
+        if (output->bounded && is_behind(output, *pair))
             return ETL_END;
         switch (output->rules.duplicates) {
         case ETL_KEEP_FIRST:

@@ -28,9 +28,10 @@ struct etl__output {
     struct etl_bytes folded; /* what reduce makes of them */
     etl_slice *slices; /* of the values to be folded; data is an offset until they are complete */
     size_t slice_count, slice_capacity;
-    etl_slice to; /* keys from here on are the end, when it is */
-    bool bounded; /* so: no group behind it is gathered, whose fold might fail */
-    bool restart; /* a group was not completed: go back to its first pair */
+    etl_slice to;       /* keys from here on are the end, when it is */
+    bool bounded;       /* so: no group behind it is gathered, whose fold might fail */
+    uint64_t to_prefix; /* of `to`: decides nearly always */
+    bool restart;       /* a group was not completed: go back to its first pair */
 };
 
 void etl__output_open(struct etl__output *output, struct etl__memory *memory,
@@ -41,6 +42,9 @@ void etl__output_close(struct etl__output *output);
  * out: providers overwrite that. */
 int etl__output_seek(struct etl__output *output, const uint8_t *key, size_t size,
                      struct etl__error *error);
+
+/* End before the first pair with a key >= `to`, which stays the caller's. */
+void etl__output_bound(struct etl__output *output, etl_slice to);
 
 /* The next pair, valid until the next call: ETL_OK, ETL_END, an error, or what reduce returned. */
 int etl__output_next(struct etl__output *output, const struct etl__pair **pair,

@@ -122,8 +122,8 @@ static int open_entered(etl_iter **out, etl_collector *const *collectors, size_t
     }
     struct etl__store *store = &collectors[0]->store;
     etl__output_open(&iter->output, &store->memory, &iter->merge, &store->rules);
-    iter->output.to = etl__bytes_slice(&iter->to);
-    iter->output.bounded = range != NULL && range->to.data != NULL;
+    if (range != NULL && range->to.data != NULL)
+        etl__output_bound(&iter->output, etl__bytes_slice(&iter->to));
     link_iter(iter);
     if (iter->from.size != 0)
         status = etl__output_seek(&iter->output, iter->from.data, iter->from.size, error);
@@ -161,8 +161,8 @@ static int fail_iter(etl_iter *iter, int status) {
     return etl__public_status(&iter->error, status);
 }
 
-static int check_alive(etl_iter *iter) {
-    if (iter->orphan)
+static ETL__INLINE int check_alive(etl_iter *iter) {
+    if (ETL__UNLIKELY(iter->orphan))
         return ETL_E_STATE;
     for (size_t i = 0; i < iter->count; i++)
         if (ETL__UNLIKELY(atomic_load_explicit(&iter->links[i].collector->store.cancel,

@@ -11,7 +11,7 @@ static struct etl__splitters splitters;
  * empty. */
 static void fill(struct etl__buffer *buffer, struct oracle *pairs, struct prng *prng, bool gaps,
                  bool order_values) {
-    uint8_t room[LONGEST_KEY];
+    uint8_t room[LONGEST_KEY] = {0};
     etl__buffer_init(buffer, &ground.arena, 64 * MIB, order_values);
     for (size_t i = 0; i < PAIRS; i++) {
         etl_slice key = draw_key(i % 8 == 0 ? SERIAL : RANDOM, prng, room);

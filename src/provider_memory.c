@@ -6,13 +6,15 @@
 #include "provider_memory.h"
 #include "provider_partition.h"
 
-enum { STRETCHES = 64 };
+enum { STRETCHES = 64, WEIGHED = 16 /* records of each */ };
 
 struct memory_provider {
     struct etl__provider base;
     const struct etl__buffer *buffer;
     struct etl__memory *memory;
-    size_t extent; /* the next to be shown, where there is no index */
+    size_t extent;             /* the next to be shown, where there is no index */
+    double weights[STRETCHES]; /* of the index's stretches, once samples were asked for */
+    double weight;             /* of all; 0 before that */
 };
 
 static bool is_indexed(const struct etl__buffer *buffer) {
@@ -130,31 +132,48 @@ static uint64_t entry_bytes(const struct etl__buffer *buffer, size_t at) {
     return 2 + (uint64_t)pair.key_size + pair.value_size;
 }
 
-/* The entry that has about this share of the bytes before it: stretches of the index are weighed by
- * one record each, since sizes may go with keys. */
-static size_t entry_behind(const struct etl__buffer *buffer, double share) {
-    size_t stretches = buffer->pairs < STRETCHES ? (size_t)buffer->pairs : STRETCHES;
-    double step = (double)buffer->pairs / (double)stretches, total = 0, passed = 0;
-    for (size_t i = 0; i < stretches; i++)
-        total += (double)entry_bytes(buffer, (size_t)((double)i * step));
+static size_t stretch_count(const struct etl__buffer *buffer) {
+    return buffer->pairs < STRETCHES ? (size_t)buffer->pairs : STRETCHES;
+}
+
+/* Stretches of the index are weighed by some records each: sizes may go with keys, and those of
+ * neighbours may differ. */
+static void weigh(struct memory_provider *provider) {
+    const struct etl__buffer *buffer = provider->buffer;
+    size_t stretches = stretch_count(buffer);
+    double step = (double)buffer->pairs / (double)(stretches * WEIGHED);
     for (size_t i = 0; i < stretches; i++) {
-        double bytes = (double)entry_bytes(buffer, (size_t)((double)i * step));
-        if (passed + bytes > share * total)
-            return (size_t)(((double)i + (share * total - passed) / bytes) * step);
-        passed += bytes;
+        for (size_t j = i * WEIGHED; j < (i + 1) * WEIGHED; j++)
+            provider->weights[i] += (double)entry_bytes(buffer, (size_t)((double)j * step));
+        provider->weight += provider->weights[i];
     }
-    return (size_t)buffer->pairs - 1;
+}
+
+/* The entry that has about this share of the bytes before it. */
+static size_t entry_behind(struct memory_provider *provider, double share) {
+    size_t stretches = stretch_count(provider->buffer);
+    if (provider->weight == 0)
+        weigh(provider);
+    double step = (double)provider->buffer->pairs / (double)stretches, passed = 0;
+    for (size_t i = 0; i < stretches; i++) {
+        double wanted = share * provider->weight - passed;
+        if (wanted < provider->weights[i])
+            return (size_t)(((double)i + wanted / provider->weights[i]) * step);
+        passed += provider->weights[i];
+    }
+    return (size_t)provider->buffer->pairs - 1;
 }
 
 static int memory_sample(struct etl__provider *base, uint64_t part, uint64_t parts, etl_slice *key,
                          struct etl__error *error) {
-    const struct etl__buffer *buffer = ((struct memory_provider *)base)->buffer;
+    struct memory_provider *provider = (struct memory_provider *)base;
+    const struct etl__buffer *buffer = provider->buffer;
     (void)error;
     if (buffer->pairs == 0)
         return ETL_END;
     double share = (double)part / (double)parts;
     if (is_indexed(buffer)) {
-        size_t at = entry_behind(buffer, share);
+        size_t at = entry_behind(provider, share);
         *key = key_of(etl__slots_record(&buffer->table, buffer->index[at].reference));
         return ETL_OK;
     }

@@ -95,7 +95,7 @@ static void check_even(const struct scene *scene, const struct reader *readers, 
     size_t share = bytes_between(&scene->expected, 0, scene->expected.count) / parts;
     for (size_t i = 0; i < count; i++) {
         size_t bytes = bytes_between(&scene->expected, readers[i].from, readers[i].to);
-        assert_true(bytes <= share + share / 2 + heavy);
+        assert_true(bytes <= share + share / 3 + heavy);
         assert_true(heavy > share / 100 || bytes >= share / 3 * 2);
     }
     assert_true(heavy > share / 100 || count == parts);

@@ -53,20 +53,22 @@ enum { ETL__OS_PATH = 4096 }; /* bytes of a path, its end included */
 int etl__os_check_replaceable(const char *path);
 
 /* A draft: a new file in the directory of `path`, 0600 whatever the umask, open for reading and
- * writing, whose name is random, or "" while it has none. Then, in this order: etl__os_sync;
- * etl__os_draft_link gives it a name if it has none; etl__os_rename(name, path) puts it in the
- * place of what is there; etl__os_directory_sync. Before the rename etl__os_unlink(name) drops
- * what has a name. */
+ * writing, whose name is random, or "" while it has none; what has a name is dropped by
+ * etl__os_unlink. */
 int etl__os_draft_open(const char *path, char name[ETL__OS_PATH], int *descriptor);
-int etl__os_draft_link(int descriptor, const char *path, char name[ETL__OS_PATH]);
 
-int etl__os_rename(const char *from, const char *to);
+/* The draft is complete: put it in the place of what is at `path`. The order is what makes it so
+ * that after a crash at any moment there is the old file or the new one, whole: its bytes are
+ * synced before they have a name there, and it is closed before too, since a close that fails tells
+ * of bytes that are not there (network file systems write then). etl__os_directory_sync is to
+ * follow. The descriptor is closed in any case. 0, and name is ""; or the error of *operation, and
+ * name is that of what is left. */
+int etl__os_draft_take_place(int descriptor, const char *path, char name[ETL__OS_PATH],
+                             const char **operation);
+
 int etl__os_unlink(const char *path);
 
-/* All that was written is on the disk, and stays there without power. */
-int etl__os_sync(int descriptor);
-
-/* The same for names: open the directory that `path` is in, while failing is still cheap; sync it
+/* So that names are on the disk too: open the directory that `path` is in, while failing is still cheap; sync it
  * after a name was made, moved or removed. Where the file system syncs no directories: 0. */
 int etl__os_directory_open(const char *path, int *descriptor);
 int etl__os_directory_sync(int descriptor);

@@ -144,7 +144,7 @@ int etl__os_draft_open(const char *path, char name[ETL__OS_PATH], int *descripto
     return 0;
 }
 
-int etl__os_draft_link(int descriptor, const char *path, char name[ETL__OS_PATH]) {
+static int link_draft(int descriptor, const char *path, char name[ETL__OS_PATH]) {
     int error = EEXIST;
     if (name[0] != '\0')
         return 0;
@@ -160,7 +160,7 @@ int etl__os_draft_link(int descriptor, const char *path, char name[ETL__OS_PATH]
 
 /* ---- Names */
 
-int etl__os_rename(const char *from, const char *to) {
+static int rename_restarting(const char *from, const char *to) {
     bool interrupted = false;
     while (rename(from, to) != 0) {
         if (errno == ENOENT && interrupted)
@@ -201,8 +201,26 @@ static int sync_restarting(int descriptor) {
     return error;
 }
 
-int etl__os_sync(int descriptor) {
-    return sync_restarting(descriptor);
+int etl__os_draft_take_place(int descriptor, const char *path, char name[ETL__OS_PATH],
+                             const char **operation) {
+    int error = sync_restarting(descriptor);
+    *operation = "sync";
+    if (error == 0) {
+        error = link_draft(descriptor, path, name);
+        *operation = "name a file beside";
+    }
+    int close_error = etl__os_close(descriptor);
+    if (error == 0 && close_error != 0) {
+        error = close_error;
+        *operation = "close";
+    }
+    if (error == 0) {
+        error = rename_restarting(name, path);
+        *operation = "rename a file to";
+    }
+    if (error == 0)
+        name[0] = '\0';
+    return error;
 }
 
 int etl__os_directory_open(const char *path, int *descriptor) {

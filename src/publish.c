@@ -1,10 +1,6 @@
 /* publish.c: a file is written beside its place, comes to the disk, and then takes the place in one
  * step (rename), so that at every moment, and after a crash at any moment, there is the old file
- * or the new one, whole.
- *
- * The order is what makes it so: the bytes are synced before they have the name, and the name
- * before the caller is told. A close that fails tells of bytes that are not there (network file
- * systems write then), so it too comes before the rename. */
+ * or the new one, whole. The directory comes to the disk before the caller is told. */
 #include "publish.h"
 #include "os.h"
 
@@ -59,32 +55,14 @@ void etl__draft_drop(struct etl__draft *draft) {
     draft->name[0] = '\0';
 }
 
-/* To the disk, to a name, to its place: 0, or what failed, and how. */
-static int take_place(struct etl__draft *draft, const char **operation) {
-    int os_error = etl__os_sync(draft->descriptor);
-    *operation = "sync";
-    if (os_error != 0)
-        return os_error;
-    os_error = etl__os_draft_link(draft->descriptor, draft->path, draft->name);
-    *operation = "name a file beside";
-    if (os_error != 0)
-        return os_error;
-    os_error = etl__os_close(draft->descriptor);
-    draft->descriptor = -1;
-    *operation = "close";
-    if (os_error != 0)
-        return os_error;
-    *operation = "rename a file to";
-    return etl__os_rename(draft->name, draft->path);
-}
-
 int etl__draft_publish(struct etl__draft *draft, struct etl__error *error) {
     const char *operation;
-    int status = ETL_OK, os_error = take_place(draft, &operation);
+    int status = ETL_OK, os_error = etl__os_draft_take_place(draft->descriptor, draft->path,
+                                                             draft->name, &operation);
+    draft->descriptor = -1;
     if (os_error != 0) {
         status = etl__fail_os(error, os_error, operation, draft->path);
     } else {
-        draft->name[0] = '\0';
         os_error = etl__os_directory_sync(draft->directory);
         if (os_error != 0)
             status = etl__fail_os(
@@ -100,15 +78,8 @@ int etl__draft_publish(struct etl__draft *draft, struct etl__error *error) {
 int etl__run_publish(struct etl__run_writer *writer, struct etl__draft *draft, uint64_t expected,
                      etl__produce_fn *produce, void *context, struct etl__error *error) {
     struct etl__disk disk = {.limit = 0};
-    int status =
-        etl__run_writer_open_file(writer, draft->descriptor, draft->path, &disk, expected, error);
-    if (status == ETL_OK) {
-        status = produce(context, writer, error);
-        if (status == ETL_OK)
-            status = etl__run_writer_finish(writer, error);
-        else
-            etl__run_writer_abandon(writer);
-    }
+    int status = etl__target_write_file(writer, draft->descriptor, draft->path, &disk, expected,
+                                        produce, context, error);
     if (status == ETL_OK)
         return etl__draft_publish(draft, error);
     etl__draft_drop(draft);

@@ -2,15 +2,8 @@
 #ifndef LIBETL_RUN_WRITER_H
 #define LIBETL_RUN_WRITER_H
 
+#include "disk.h"
 #include "run.h"
-
-/* Bytes on disk of a collector's live runs and of those being written: a limit exact to one write
- * buffer. */
-struct etl__disk {
-    uint64_t limit; /* 0: none */
-    _Atomic(uint64_t) used;
-    _Atomic(uint64_t) peak;
-};
 
 struct etl__run_writer; /* its memory is kept from run to run: nothing is allocated in a steady
                            state */
@@ -57,9 +50,5 @@ uint64_t etl__run_writer_written(const struct etl__run_writer *writer);
 
 /* The same for the run that etl__run_writer_finish ended last: what its file counts in its disk. */
 uint64_t etl__run_writer_finished(const struct etl__run_writer *writer);
-
-/* A run that was there before takes disk, whatever the limit; or gives it back. */
-void etl__disk_take(struct etl__disk *disk, uint64_t bytes);
-void etl__disk_give(struct etl__disk *disk, uint64_t bytes);
 
 #endif

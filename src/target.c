@@ -120,33 +120,10 @@ static void unlink_ours(struct etl__target *target, const char *path) {
         atomic_store(&target->left_behind, true);
 }
 
-/* The file to the disk and to its name: 0, or what failed, and how. It is closed. */
-static int name_file(struct etl__target *target, int descriptor, char draft[ETL__OS_PATH],
-                     const char *path, const char **operation) {
-    int os_error = etl__os_sync(descriptor);
-    *operation = "sync";
-    if (os_error == 0) {
-        os_error = etl__os_draft_link(descriptor, path, draft);
-        *operation = "name a file beside";
-    }
-    int close_error = etl__os_close(descriptor);
-    if (os_error == 0 && close_error != 0) {
-        os_error = close_error;
-        *operation = "close";
-    }
-    if (os_error == 0) {
-        os_error = etl__os_rename(draft, path);
-        *operation = "rename a file to";
-    }
-    if (os_error != 0 && draft[0] != '\0')
-        unlink_ours(target, draft);
-    return os_error;
-}
-
-static int write_records(struct etl__target *target, struct etl__run_writer *writer,
-                         int descriptor, const char *path, uint64_t expected,
-                         etl__produce_fn *produce, void *context, struct etl__error *error) {
-    ETL__TRY(etl__run_writer_open_file(writer, descriptor, path, &target->disk, expected, error));
+int etl__target_write_file(struct etl__run_writer *writer, int descriptor, const char *path,
+                           struct etl__disk *disk, uint64_t expected, etl__produce_fn *produce,
+                           void *context, struct etl__error *error) {
+    ETL__TRY(etl__run_writer_open_file(writer, descriptor, path, disk, expected, error));
     int status = produce(context, writer, error);
     if (status == ETL_OK)
         return etl__run_writer_finish(writer, error);
@@ -165,15 +142,17 @@ static int write_named(struct etl__target *target, struct etl__run_writer *write
     int os_error = etl__os_draft_open(path, draft, &descriptor);
     if (os_error != 0)
         return etl__fail_os(error, os_error, "make a file beside", path);
-    int status =
-        write_records(target, writer, descriptor, path, expected, produce, context, error);
+    int status = etl__target_write_file(writer, descriptor, path, &target->disk, expected, produce,
+                                        context, error);
     if (status != ETL_OK) {
         (void)etl__os_close(descriptor);
         if (draft[0] != '\0')
             unlink_ours(target, draft);
         return status;
     }
-    os_error = name_file(target, descriptor, draft, path, &operation);
+    os_error = etl__os_draft_take_place(descriptor, path, draft, &operation);
+    if (os_error != 0 && draft[0] != '\0')
+        unlink_ours(target, draft);
     if (os_error != 0) {
         status = etl__fail_os(error, os_error, operation, path);
     } else {

@@ -40,6 +40,12 @@ int etl__target_write(struct etl__target *target, struct etl__run_writer *writer
                       uint64_t expected, etl__produce_fn *produce, void *context,
                       struct etl__run **run, struct etl__error *error);
 
+/* Write one run to an empty file that is the caller's, open for reading and writing, and counts in
+ * `disk`; produce is called once. */
+int etl__target_write_file(struct etl__run_writer *writer, int descriptor, const char *path,
+                           struct etl__disk *disk, uint64_t expected, etl__produce_fn *produce,
+                           void *context, struct etl__error *error);
+
 /* From now on write runs to this directory, which outlives the target, to files numbered from here
  * on. They are on the disk when they are whole, but their names may not be. */
 void etl__target_go_to(struct etl__target *target, const char *directory, uint64_t next_file);

@@ -31,6 +31,7 @@ static void assert_text(const char *path, const char *text) {
 /* A draft takes the place of what is there, or is dropped. */
 static void live_draft(const char *path, const char *text, bool publish) {
     char name[ETL__OS_PATH];
+    const char *operation;
     int descriptor, directory;
     struct stat status;
     assert_int_equal(etl__os_check_replaceable(path), 0);
@@ -41,19 +42,22 @@ static void live_draft(const char *path, const char *text, bool publish) {
     assert_true((fcntl(descriptor, F_GETFD) & FD_CLOEXEC) != 0);
     assert_true((fcntl(directory, F_GETFD) & FD_CLOEXEC) != 0);
     assert_int_equal(etl__os_write(descriptor, text, strlen(text), 0), 0);
-    assert_int_equal(etl__os_sync(descriptor), 0);
-    assert_int_equal(etl__os_draft_link(descriptor, path, name), 0);
-    assert_int_equal(etl__os_draft_link(descriptor, path, name), 0);
-    assert_int_equal(stat(name, &status), 0);
-    assert_int_equal(status.st_mode & 07777, 0600);
-    assert_int_equal(status.st_nlink, 1);
-    assert_int_equal(etl__os_close(descriptor), 0);
-    if (publish)
-        assert_int_equal(etl__os_rename(name, path), 0);
-    else
+    if (publish) {
+        assert_int_equal(etl__os_draft_take_place(descriptor, path, name, &operation), 0);
+        assert_string_equal(name, "");
+        assert_int_equal(stat(path, &status), 0);
+        assert_int_equal(status.st_mode & 07777, 0600);
+        assert_int_equal(status.st_nlink, 1);
+    } else { /* where a directory is it cannot go, and then it has a name */
+        const char *taken = support_path("taken");
+        assert_int_equal(mkdir(taken, 0700), 0);
+        assert_int_equal(etl__os_draft_take_place(descriptor, taken, name, &operation), EISDIR);
+        assert_string_equal(operation, "rename a file to");
         assert_int_equal(etl__os_unlink(name), 0);
-    assert_int_equal(etl__os_unlink(name), ENOENT);
-    assert_int_equal(etl__os_rename(name, path), ENOENT);
+        assert_int_equal(etl__os_unlink(name), ENOENT);
+        assert_int_equal(rmdir(taken), 0);
+    }
+    assert_int_equal(fcntl(descriptor, F_GETFD), -1);
     assert_int_equal(etl__os_directory_sync(directory), 0);
     assert_int_equal(etl__os_close(directory), 0);
 }

@@ -9,12 +9,8 @@
 #include "bench.h"
 #include "databases.h"
 
-#include <errno.h>
 #include <ftw.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 enum { ROUNDS_MOST = 32, WAYS_MOST = 4 };
 enum metric { WALL, USER, SYSTEM, SIZE, METRICS };
@@ -39,11 +35,6 @@ struct set {
     double values[WAYS_MOST][METRICS][ROUNDS_MOST];
 };
 
-void database_fail(const char *what, const char *message) {
-    fprintf(stderr, "%s: %s\n", what, message != NULL ? message : strerror(errno));
-    _exit(1);
-}
-
 /* ---- One pass in a process of its own. */
 
 static uint64_t directory_bytes;
@@ -55,44 +46,26 @@ static int add_size(const char *path, const struct stat *status, int type, struc
     return 0;
 }
 
-static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *where) {
-    (void)status, (void)type, (void)where;
-    return remove(path);
-}
+struct job {
+    const struct database_way *way;
+    struct report *report;
+};
 
-static void run_here(const struct database_way *way, const struct pass *pass,
-                     struct report *report) {
+static void run_here(void *context, const struct pass *pass) {
+    const struct job *job = context;
+    struct report *report = job->report;
     struct bench_cpu before = bench_cpu_now();
     uint64_t start = bench_now_ns();
-    way->load(pass);
+    job->way->load(pass);
     report->values[WALL] = (double)(bench_now_ns() - start) / 1e9;
     struct bench_cpu after = bench_cpu_now();
     report->values[USER] = after.user - before.user;
     report->values[SYSTEM] = after.system - before.system;
     nftw(pass->directory, add_size, 16, FTW_PHYS);
     report->values[SIZE] = (double)directory_bytes / (1 << 20);
-    way->scan(pass, &report->output);
+    job->way->scan(pass, &report->output);
     output_end(&report->output);
     report->done = true;
-    _exit(0);
-}
-
-static bool run_apart(const struct set *set, const struct database_way *way,
-                      struct report *report) {
-    char directory[4096];
-    snprintf(directory, sizeof directory, "%s/databases-XXXXXX", set->bench->scratch);
-    bench_check(mkdtemp(directory) != NULL ? ETL_OK : ETL_E_IO, "mkdtemp", directory);
-    struct pass pass = set->pass;
-    pass.directory = directory;
-    memset(report, 0, sizeof *report);
-    fflush(stdout);
-    pid_t child = fork();
-    bench_check(child >= 0 ? ETL_OK : ETL_E_NOMEM, "fork", NULL);
-    if (child == 0)
-        run_here(way, &pass, report);
-    waitpid(child, NULL, 0);
-    nftw(directory, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-    return report->done;
 }
 
 /* ---- Rounds and tables. */
@@ -107,7 +80,10 @@ static void check_sum(struct set *set, const char *name, const char *what, uint6
 
 static void run_way(struct set *set, size_t at, struct report *report) {
     const struct database_way *way = &set->ways[at];
-    if (!run_apart(set, way, report)) {
+    struct job job = {way, report};
+    memset(report, 0, sizeof *report);
+    apart_run(set->bench, &set->pass, run_here, NULL, &job);
+    if (!report->done) {
         fprintf(stderr, "bench_databases: %s, %s: failed\n", way->database, way->name);
         set->bench->failed = true;
         return;
@@ -193,9 +169,7 @@ int main(int argc, char **argv) {
         {database_rocksdb, sizeof database_rocksdb / sizeof database_rocksdb[0]},
 #endif
         {NULL, 0}};
-    struct report *report =
-        mmap(NULL, sizeof *report, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    bench_check(report != MAP_FAILED ? ETL_OK : ETL_E_NOMEM, "mmap", NULL);
+    struct report *report = apart_shared(sizeof *report);
     for (size_t i = 0; databases[i].ways != NULL; i++) {
         if (strstr(names, databases[i].ways->database) == NULL)
             continue;

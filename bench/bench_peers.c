@@ -15,9 +15,6 @@
 #include "bench.h"
 #include "peers.h"
 
-#include <errno.h>
-#include <ftw.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -76,14 +73,21 @@ static double seconds_of(struct timeval self, struct timeval children) {
            (double)(self.tv_usec + children.tv_usec) / 1e6;
 }
 
-static void run_here(const struct peer *peer, const struct pass *pass,
-                     struct peer_report *report) {
+struct job {
+    const struct peer *peer;
+    struct peer_report *report;
+    uint64_t peak;
+};
+
+static void run_here(void *context, const struct pass *pass) {
+    const struct job *job = context;
+    struct peer_report *report = job->report;
     if (freopen("/dev/null", "w", stdout) == NULL) /* some peers talk */
         _exit(1);
     struct rusage self, children;
     report->base = bench_anonymous(0);
     uint64_t start = bench_now_ns();
-    peer->run(pass, report);
+    job->peer->run(pass, report);
     output_end(&report->output);
     report->wall = (double)(bench_now_ns() - start) / 1e9;
     getrusage(RUSAGE_SELF, &self);
@@ -91,11 +95,12 @@ static void run_here(const struct peer *peer, const struct pass *pass,
     report->user = seconds_of(self.ru_utime, children.ru_utime);
     report->system = seconds_of(self.ru_stime, children.ru_stime);
     report->done = true;
-    _exit(0);
 }
 
-/* Wait for the process, and return the peak of its memory. */
-static uint64_t watch(pid_t child, const struct peer_report *report) {
+/* Wait for the process, and note the peak of its memory. */
+static void watch(void *context, pid_t child) {
+    struct job *job = context;
+    const struct peer_report *report = job->report;
     const struct timespec step = {.tv_nsec = 2000000};
     uint64_t peak = 0;
     int status;
@@ -106,36 +111,7 @@ static uint64_t watch(pid_t child, const struct peer_report *report) {
             peak = now;
         nanosleep(&step, NULL);
     }
-    return peak > report->base ? peak - report->base : 0;
-}
-
-static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *where) {
-    (void)status, (void)type, (void)where;
-    return remove(path);
-}
-
-/* Returns false when the peer failed, having said why. */
-static bool run_apart(const struct set *set, const struct peer *peer, struct peer_report *report,
-                      uint64_t *peak) {
-    char directory[4096];
-    snprintf(directory, sizeof directory, "%s/peers-XXXXXX", set->bench->scratch);
-    bench_check(mkdtemp(directory) != NULL ? ETL_OK : ETL_E_IO, "mkdtemp", directory);
-    struct pass pass = set->pass;
-    pass.directory = directory;
-    memset(report, 0, sizeof *report);
-    fflush(stdout);
-    pid_t child = fork();
-    bench_check(child >= 0 ? ETL_OK : ETL_E_NOMEM, "fork", NULL);
-    if (child == 0)
-        run_here(peer, &pass, report);
-    *peak = watch(child, report);
-    nftw(directory, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-    return report->done;
-}
-
-void peer_fail(const char *what, const char *message) {
-    fprintf(stderr, "%s: %s\n", what, message != NULL ? message : strerror(errno));
-    _exit(1);
+    job->peak = peak > report->base ? peak - report->base : 0;
 }
 
 /* ---- What the peers share. */
@@ -198,8 +174,10 @@ static void check(struct set *set, const struct peer *peer, const struct output 
 
 static void run_entrant(struct set *set, struct entrant *entrant, struct peer_report *report,
                         bool keep) {
-    uint64_t peak = 0;
-    if (!run_apart(set, entrant->peer, report, &peak)) {
+    struct job job = {entrant->peer, report, 0};
+    memset(report, 0, sizeof *report);
+    apart_run(set->bench, &set->pass, run_here, watch, &job);
+    if (!report->done) {
         fprintf(stderr, "bench_peers: %s, %s: failed\n", set->name, entrant->peer->name);
         set->bench->failed = entrant->failed = true;
         return;
@@ -211,7 +189,7 @@ static void run_entrant(struct set *set, struct entrant *entrant, struct peer_re
     entrant->values[WALL][round] = report->wall;
     entrant->values[USER][round] = report->user;
     entrant->values[SYSTEM][round] = report->system;
-    entrant->values[ANONYMOUS][round] = (double)peak / (1 << 20);
+    entrant->values[ANONYMOUS][round] = (double)job.peak / (1 << 20);
 }
 
 static void print_entrant(const struct set *set, const struct entrant *entrant,
@@ -348,9 +326,7 @@ int main(int argc, char **argv) {
     bench_start(&bench, "bench_peers", argc, argv, flags, 6);
     if (choice.letters == NULL)
         choice.letters = bench.quick ? "BDU" : "ABCDEFU";
-    struct peer_report *report =
-        mmap(NULL, sizeof *report, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    bench_check(report != MAP_FAILED ? ETL_OK : ETL_E_NOMEM, "mmap", NULL);
+    struct peer_report *report = apart_shared(sizeof *report);
     for (const char *letter = choice.letters; *letter != '\0'; letter++) {
         if (listed(choice.modes, "external"))
             run_mode(&bench, &choice, *letter, true, report);

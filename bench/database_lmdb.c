@@ -13,7 +13,7 @@ enum { COMMIT_PAIRS = 100000 };
 
 static void check(int status) {
     if (status != MDB_SUCCESS)
-        database_fail("lmdb", mdb_strerror(status));
+        apart_fail("lmdb", mdb_strerror(status));
 }
 
 static MDB_env *open_store(const struct pass *pass) {
@@ -45,7 +45,7 @@ static void load_sorted(const struct pass *pass) {
     etl_collector *collector = pass_create(pass);
     pass_collect(pass, collector);
     if (etl_lmdb_load(collector, env, dbi, &options) != ETL_OK)
-        database_fail("etl_lmdb_load", message);
+        apart_fail("etl_lmdb_load", message);
     etl_collector_destroy(collector);
     mdb_env_close(env);
 }

@@ -14,7 +14,7 @@
 
 static void check(char *error) {
     if (error != NULL)
-        database_fail("rocksdb", error);
+        apart_fail("rocksdb", error);
 }
 
 static rocksdb_options_t *make_options(void) {

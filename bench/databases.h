@@ -7,7 +7,7 @@
 #ifndef LIBETL_BENCH_DATABASES_H
 #define LIBETL_BENCH_DATABASES_H
 
-#include "pass.h"
+#include "apart.h"
 #include "workload.h"
 
 struct database_way {
@@ -19,11 +19,5 @@ struct database_way {
 
 /* The first is through libetl: what the others are compared with. */
 extern const struct database_way database_lmdb[3], database_sqlite[2], database_rocksdb[2];
-
-/* End the process of a pass that cannot go on. */
-#if defined(__GNUC__)
-__attribute__((noreturn))
-#endif
-void database_fail(const char *what, const char *message);
 
 #endif

@@ -29,18 +29,18 @@ static void exec_sort(const struct pass *pass, const int in[2], const int out[2]
     if (dup2(in[0], 0) == 0 && dup2(out[1], 1) == 1)
         execlp("sort", "sort", "-z", "-s", "-t", separator, "-k1,1", "-S", size, "--parallel=2",
                "-T", pass->directory, (char *)NULL);
-    peer_fail("sort", NULL);
+    apart_fail("sort", NULL);
 }
 
 static struct pipes start(const struct pass *pass) {
     int in[2], out[2];
     if (pipe(in) != 0 || pipe(out) != 0)
-        peer_fail("pipe", NULL);
+        apart_fail("pipe", NULL);
     fcntl(in[1], F_SETFD, FD_CLOEXEC);
     fcntl(out[0], F_SETFD, FD_CLOEXEC);
     pid_t sort = fork();
     if (sort < 0)
-        peer_fail("fork", NULL);
+        apart_fail("fork", NULL);
     if (sort == 0)
         exec_sort(pass, in, out);
     close(in[0]);
@@ -85,7 +85,7 @@ static void write_all(int to, const unsigned char *at, size_t size) {
     while (size > 0) {
         ssize_t written = write(to, at, size);
         if (written < 0 && errno != EINTR)
-            peer_fail("write to sort", NULL);
+            apart_fail("write to sort", NULL);
         if (written > 0)
             at += written, size -= (size_t)written;
     }
@@ -146,7 +146,7 @@ static void take(struct output *output, const unsigned char *record, size_t size
     unsigned char key[RECORD_MOST], value[RECORD_MOST];
     const unsigned char *separator = memchr(record, SEPARATOR, size);
     if (separator == NULL || size > RECORD_MOST)
-        peer_fail("sort", "an unknown record");
+        apart_fail("sort", "an unknown record");
     size_t key_size = unescape(key, record, (size_t)(separator - record), 0);
     size_t value_size =
         unescape(value, separator + 1, (size_t)(record + size - separator) - 1, UINT64_MAX);
@@ -172,7 +172,7 @@ static void drain(int from, struct output *output) {
         memmove(buffer, at, used);
     }
     if (used != 0)
-        peer_fail("sort", "half a record");
+        apart_fail("sort", "half a record");
     free(buffer);
     close(from);
 }
@@ -184,7 +184,7 @@ static void run(const struct pass *pass, struct peer_report *report) {
     feed(pass, pipes.to);
     drain(pipes.from, &report->output);
     if (waitpid(pipes.sort, &status, 0) != pipes.sort || status != 0)
-        peer_fail("sort", "did not end well");
+        apart_fail("sort", "did not end well");
 }
 
 const struct peer peer_gnu_sort = {"GNU sort", true, false, run};

@@ -12,7 +12,7 @@ enum { COMMIT_PAIRS = 100000 };
 
 static void check(int status) {
     if (status != MDB_SUCCESS)
-        peer_fail("lmdb", mdb_strerror(status));
+        apart_fail("lmdb", mdb_strerror(status));
 }
 
 static MDB_env *open_store(const struct pass *pass, const char *path) {

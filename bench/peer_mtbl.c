@@ -11,7 +11,7 @@ static void merge(void *context, const uint8_t *key, size_t key_size, const uint
                   size_t *merged_size) {
     (void)context, (void)key, (void)key_size, (void)first, (void)first_size, (void)second;
     (void)second_size, (void)merged, (void)merged_size;
-    peer_fail("mtbl", "a key came twice");
+    apart_fail("mtbl", "a key came twice");
 }
 
 static struct mtbl_sorter *open_sorter(const struct pass *pass) {
@@ -33,7 +33,7 @@ static void collect(const struct pass *pass, struct mtbl_sorter *sorter, size_t 
         peer_key_make(&key, &pair, number_size, i);
         if (mtbl_sorter_add(sorter, key.bytes, key.size, pair.value, pair.value_size) !=
             mtbl_res_success)
-            peer_fail("mtbl", "mtbl_sorter_add");
+            apart_fail("mtbl", "mtbl_sorter_add");
     }
     workload_close(workload);
 }
@@ -44,7 +44,7 @@ static void run(const struct pass *pass, struct peer_report *report) {
     collect(pass, sorter, number_size);
     struct mtbl_iter *iter = mtbl_sorter_iter(sorter);
     if (iter == NULL)
-        peer_fail("mtbl", "mtbl_sorter_iter");
+        apart_fail("mtbl", "mtbl_sorter_iter");
     const uint8_t *key, *value;
     size_t key_size, value_size;
     while (mtbl_iter_next(iter, &key, &key_size, &value, &value_size) == mtbl_res_success)

@@ -13,7 +13,7 @@ enum { BATCH_PAIRS = 256, BLOCK_CACHE = 1 << 20 };
 
 static void check(const char *error) {
     if (error != NULL)
-        peer_fail("rocksdb", error);
+        apart_fail("rocksdb", error);
 }
 
 static rocksdb_options_t *make_options(const struct pass *pass) {

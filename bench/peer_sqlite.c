@@ -9,7 +9,7 @@
 
 static void check(sqlite3 *db, int status) {
     if (status != SQLITE_OK && status != SQLITE_ROW && status != SQLITE_DONE)
-        peer_fail("sqlite", sqlite3_errmsg(db));
+        apart_fail("sqlite", sqlite3_errmsg(db));
 }
 
 static void execute(sqlite3 *db, const char *text) {

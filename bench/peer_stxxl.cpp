@@ -53,7 +53,7 @@ void sort(const pass &pass, output &output) {
         if (Padded) {
             std::memset(record.key, 0, KeySize);
             if (pair.key_size >= KeySize)
-                peer_fail("stxxl", "a key above the room");
+                apart_fail("stxxl", "a key above the room");
             record.key[KeySize - 1] = static_cast<unsigned char>(pair.key_size);
         }
         std::memcpy(record.key, pair.key, Padded ? pair.key_size : KeySize);
@@ -85,7 +85,7 @@ void sort_workload(const pass &pass, output &output) {
     case 'U':
         return sort<88, 16, true>(pass, output);
     default:
-        peer_fail("stxxl", "an unknown workload");
+        apart_fail("stxxl", "an unknown workload");
     }
 }
 
@@ -101,7 +101,7 @@ void run(const pass *pass, peer_report *report) {
         stxxl::config::get_instance()->add_disk(disk);
         sort_workload(*pass, report->output);
     } catch (const std::exception &error) {
-        peer_fail("stxxl", error.what());
+        apart_fail("stxxl", error.what());
     }
 }
 

@@ -9,7 +9,7 @@
 #ifndef LIBETL_BENCH_PEERS_H
 #define LIBETL_BENCH_PEERS_H
 
-#include "pass.h"
+#include "apart.h"
 #include "workload.h"
 #include <sys/types.h>
 
@@ -34,12 +34,6 @@ struct peer {
 
 extern const struct peer peer_libetl, peer_libetl_alone, peer_mtbl, peer_gnu_sort, peer_sqlite,
     peer_stxxl, peer_rocksdb, peer_lmdb;
-
-/* End the process of a pass that cannot go on. */
-#if defined(__GNUC__)
-__attribute__((noreturn))
-#endif
-void peer_fail(const char *what, const char *message);
 
 /* For stores that keep one value a key: the key and, in the workloads that repeat keys, D and U,
  * the pair's number behind it in five bytes, big-endian. These keep the order of collection, and

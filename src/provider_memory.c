@@ -12,9 +12,9 @@ struct memory_provider {
     struct etl__provider base;
     const struct etl__buffer *buffer;
     struct etl__memory *memory;
-    size_t extent;             /* the next to be shown, where there is no index */
-    double weights[STRETCHES]; /* of the index's stretches, once samples were asked for */
-    double weight;             /* of all; 0 before that */
+    size_t extent;   /* the next to be shown, where there is no index */
+    double *weights; /* of the index's stretches, once samples were asked for */
+    double weight;   /* of all */
 };
 
 static bool is_indexed(const struct etl__buffer *buffer) {
@@ -138,22 +138,24 @@ static size_t stretch_count(const struct etl__buffer *buffer) {
 
 /* Stretches of the index are weighed by some records each: sizes may go with keys, and those of
  * neighbours may differ. */
-static void weigh(struct memory_provider *provider) {
+static int weigh(struct memory_provider *provider, struct etl__error *error) {
     const struct etl__buffer *buffer = provider->buffer;
-    size_t stretches = stretch_count(buffer);
+    size_t stretches = stretch_count(buffer), size = STRETCHES * sizeof *provider->weights;
+    provider->weights = etl__alloc_zeroed(provider->memory, size);
+    if (provider->weights == NULL)
+        return etl__fail_memory(error, size, "a sample of keys");
     double step = (double)buffer->pairs / (double)(stretches * WEIGHED);
     for (size_t i = 0; i < stretches; i++) {
         for (size_t j = i * WEIGHED; j < (i + 1) * WEIGHED; j++)
             provider->weights[i] += (double)entry_bytes(buffer, (size_t)((double)j * step));
         provider->weight += provider->weights[i];
     }
+    return ETL_OK;
 }
 
 /* The entry that has about this share of the bytes before it. */
-static size_t entry_behind(struct memory_provider *provider, double share) {
+static size_t entry_behind(const struct memory_provider *provider, double share) {
     size_t stretches = stretch_count(provider->buffer);
-    if (provider->weight == 0)
-        weigh(provider);
     double step = (double)provider->buffer->pairs / (double)stretches, passed = 0;
     for (size_t i = 0; i < stretches; i++) {
         double wanted = share * provider->weight - passed;
@@ -168,11 +170,12 @@ static int memory_sample(struct etl__provider *base, uint64_t part, uint64_t par
                          struct etl__error *error) {
     struct memory_provider *provider = (struct memory_provider *)base;
     const struct etl__buffer *buffer = provider->buffer;
-    (void)error;
     if (buffer->pairs == 0)
         return ETL_END;
     double share = (double)part / (double)parts;
     if (is_indexed(buffer)) {
+        if (provider->weights == NULL)
+            ETL__TRY(weigh(provider, error));
         size_t at = entry_behind(provider, share);
         *key = key_of(etl__slots_record(&buffer->table, buffer->index[at].reference));
         return ETL_OK;
@@ -187,6 +190,8 @@ static int memory_sample(struct etl__provider *base, uint64_t part, uint64_t par
 
 static void memory_close(struct etl__provider *base) {
     struct memory_provider *provider = (struct memory_provider *)base;
+    if (provider->weights != NULL)
+        etl__free(provider->memory, provider->weights, STRETCHES * sizeof *provider->weights);
     etl__free(provider->memory, provider, sizeof *provider);
 }
 

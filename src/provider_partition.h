@@ -23,8 +23,8 @@ bool etl__share_halve(struct etl__share *share, const struct etl__partition *par
                       uint32_t *from, uint64_t *bytes);
 
 /* As etl__provider_memory_open, which leads here for a dealt buffer. With a share, only its
- * buckets, as they are taken from it; `pairs` then counts those taken so far, and the provider
- * neither seeks nor knows its bounds. */
+ * buckets, as they are taken from it: `pairs` then counts those taken so far, bounds are those of
+ * the whole buffer, and it must not seek. */
 int etl__provider_partition_open(struct etl__provider **out, const struct etl__buffer *buffer,
                                  struct etl__share *share, struct etl__memory *memory,
                                  struct etl__error *error);

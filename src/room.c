@@ -173,14 +173,13 @@ static bool can_order(struct etl__store *store, const struct etl__region *region
            etl__memory_left(&store->memory) >= etl__partition_order_bytes(partition) + ORDER_SLACK;
 }
 
-/* Rather than wait for a region, write a half of it. Not where the reservation of disk, which the
- * thread has made for all of it, or memory are anybody else's too, and not when so many runs would
- * come about that they could not be merged at once. A failure is no reason to give up: the thread
- * will write all of it then. */
+/* Rather than wait for a region, write a half of it. Not in a pool, where memory is others' too, and
+ * not when so many runs would come about that they could not be merged at once. A failure is no
+ * reason to give up: the thread will write all of it then. */
 static int help(struct etl__store *store, struct etl__region *region, struct etl__error *error) {
     struct etl__run_writer *writer;
     struct etl__error failure;
-    if (store->target.disk.limit != 0 || store->memory.pool != NULL ||
+    if (store->memory.pool != NULL ||
         store->runs.count >= etl__runs_width(&store->runs) / HELPED_WIDTH ||
         etl__runs_writer(&store->runs, &writer, &failure) != ETL_OK || !can_order(store, region))
         return ETL_OK;

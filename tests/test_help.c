@@ -121,9 +121,6 @@ static void expect_no_help(etl_options options) {
 static void test_no_help(void **unused) {
     (void)unused;
     etl_options options = options_of(1, ETL_ACCESS_MMAP, NULL);
-    options.disk_limit = 1024 * MIB;
-    expect_no_help(options);
-    options.disk_limit = 0;
     options.merge_width = 2;
     expect_no_help(options);
     options.merge_width = 0;
@@ -132,6 +129,24 @@ static void test_no_help(void **unused) {
     ASSERT_OK(NULL, etl_pool_create(&options.pool, &of_pool));
     expect_no_help(options);
     etl_pool_destroy(options.pool);
+}
+
+/* The account has what both have written, and not what either expects to write. */
+static void test_disk_limit(void **unused) {
+    (void)unused;
+    (void)begin_pairs(bytes_for(1, 1), false, &collection_order);
+    etl_options options = options_of(1, ETL_ACCESS_MMAP, NULL);
+    options.disk_limit = pairs.count * PAIR + MIB;
+    etl_collector *collector = create(&options);
+    size_t at = 0;
+    meeting_expect(collector, (struct meeting_plan){.thread_at = 1});
+    ASSERT_OK(collector, collect_to_meeting(collector, &at));
+    assert_int_equal(collector->store.runs.count, 2);
+    assert_true(stats_of(collector).disk_bytes_peak <= at * PAIR + MIB / 4);
+    meeting_end();
+    collect_rest(collector, at);
+    assert_loads(collector, ETL_OK);
+    end(collector);
 }
 
 /* ---- The caller's half fails */
@@ -267,11 +282,11 @@ int main(void) {
     if (!HAVE_OWN_PWRITE)
         return 0;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads),       cmocka_unit_test(test_duplicates),
-        cmocka_unit_test(test_merge_passes),  cmocka_unit_test(test_no_help),
-        cmocka_unit_test(test_caller_fails),  cmocka_unit_test(test_alone_only_once),
-        cmocka_unit_test(test_flush),         cmocka_unit_test(test_thread_fails),
-        cmocka_unit_test(test_next_directory)};
+        cmocka_unit_test(test_threads),         cmocka_unit_test(test_duplicates),
+        cmocka_unit_test(test_merge_passes),    cmocka_unit_test(test_no_help),
+        cmocka_unit_test(test_disk_limit),      cmocka_unit_test(test_caller_fails),
+        cmocka_unit_test(test_alone_only_once), cmocka_unit_test(test_flush),
+        cmocka_unit_test(test_thread_fails),    cmocka_unit_test(test_next_directory)};
     int failed = cmocka_run_group_tests(tests, support_setup, support_teardown);
     oracle_clear(&pairs);
     oracle_clear(&expected);

@@ -198,9 +198,9 @@ int etl__run_open(struct etl__run **out, struct etl__memory *memory, int descrip
 static int open_saved(const char *path, int *descriptor, struct etl__error *error) {
     int os_error = etl__os_open_regular(path, descriptor);
     if (os_error == EISDIR || os_error == EINVAL)
-        return etl__fail(error, ETL_E_INVALID, "attach %s: it is %s, not a run file", path,
+        return etl__fail(error, ETL_E_INVALID, "%s is %s, not a run file", path,
                          os_error == EISDIR ? "a directory" : "not a regular file");
-    return os_error == 0 ? ETL_OK : etl__fail_os(error, os_error, "attach a run: open", path);
+    return os_error == 0 ? ETL_OK : etl__fail_os(error, os_error, "open the run file", path);
 }
 
 int etl__run_open_named(struct etl__run **out, struct etl__memory *memory, const char *path,

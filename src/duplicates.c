@@ -170,6 +170,8 @@ static int refuse(const struct etl__pair *pair, struct etl__error *error) {
 int etl__output_seek(struct etl__output *output, const uint8_t *key, size_t size,
                      struct etl__error *error) {
     output->restart = false;
+    output->over = false;
+    output->given = output->taken = 0;
     return etl__merge_seek(output->merge, key, size, error);
 }
 
@@ -184,9 +186,30 @@ static inline bool is_behind(const struct etl__output *output, const struct etl_
            etl__key_compare(pair->key, pair->key_size, output->to.data, output->to.size) >= 0;
 }
 
-int etl__output_next(struct etl__output *output, const struct etl__pair **pair,
+/* Pairs that are handed out as they are, up to the end of the range. */
+static int take_batch(struct etl__output *output, const struct etl__pair **pair,
+                      struct etl__error *error) {
+    if (output->over)
+        return ETL_END;
+    output->given = 0;
+    ETL__TRY(
+        etl__merge_take(output->merge, output->batch, ETL__OUTPUT_BATCH, &output->taken, error));
+    while (output->bounded && output->taken != 0 &&
+           is_behind(output, &output->batch[output->taken - 1])) {
+        output->over = true;
+        output->taken--;
+    }
+    if (output->taken == 0)
+        return ETL_END;
+    *pair = &output->batch[output->given++];
+    return ETL_OK;
+}
+
+int etl__output_more(struct etl__output *output, const struct etl__pair **pair,
                      struct etl__error *error) {
     struct etl__merge *merge = output->merge;
+    if (output->rules.duplicates == ETL_KEEP_ALL)
+        return take_batch(output, pair, error);
     if (ETL__UNLIKELY(output->restart)) {
         etl_slice key = etl__bytes_slice(&output->key);
         ETL__TRY(etl__merge_seek(merge, key.data, key.size, error));
@@ -214,7 +237,6 @@ int etl__output_next(struct etl__output *output, const struct etl__pair **pair,
                 return ETL_OK;
             merge->failed = refuse(*pair, error);
             return merge->failed;
-        case ETL_KEEP_ALL:
         default:
             return ETL_OK;
         }

@@ -19,8 +19,13 @@ struct etl__rules {
  * joined and folded at the end only. */
 struct etl__rules etl__rules_for_runs(const struct etl__rules *rules);
 
+/* Pairs taken from the merge at once, where each is handed out as it is. */
+enum { ETL__OUTPUT_BATCH = 64 };
+
 struct etl__output {
     struct etl__merge *merge; /* borrowed */
+    struct etl__pair batch[ETL__OUTPUT_BATCH];
+    size_t given, taken; /* of it */
     struct etl__rules rules;
     struct etl__pair pair;   /* what is handed out for a group of several */
     struct etl_bytes key;    /* of that group */
@@ -29,6 +34,7 @@ struct etl__output {
     etl_slice *slices; /* of the values to be folded; data is an offset until they are complete */
     size_t slice_count, slice_capacity;
     etl_slice to;       /* keys from here on are the end, when it is */
+    bool over;          /* the end was reached: keys from here on */
     bool bounded;       /* so: no group behind it is gathered, whose fold might fail */
     uint64_t to_prefix; /* of `to`: decides nearly always */
     bool restart;       /* a group was not completed: go back to its first pair */
@@ -46,8 +52,22 @@ int etl__output_seek(struct etl__output *output, const uint8_t *key, size_t size
 /* End before the first pair with a key >= `to`, which stays the caller's. */
 void etl__output_bound(struct etl__output *output, etl_slice to);
 
-/* The next pair, valid until the next call: ETL_OK, ETL_END, an error, or what reduce returned. */
-int etl__output_next(struct etl__output *output, const struct etl__pair **pair,
+/* The next pair where none is left of the batch. */
+int etl__output_more(struct etl__output *output, const struct etl__pair **pair,
                      struct etl__error *error);
+
+/* The next pair, valid until the next call: ETL_OK, ETL_END, an error, or what reduce returned. */
+static inline int etl__output_next(struct etl__output *output, const struct etl__pair **pair,
+                                   struct etl__error *error) {
+    if (ETL__UNLIKELY(output->given == output->taken))
+        return etl__output_more(output, pair, error);
+    *pair = &output->batch[output->given++];
+    return ETL_OK;
+}
+
+/* Pairs of the merge that were handed out, or left out, so far. */
+static inline uint64_t etl__output_passed(const struct etl__output *output) {
+    return output->merge->delivered - (output->taken - output->given);
+}
 
 #endif

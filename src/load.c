@@ -105,9 +105,9 @@ static int deliver(struct etl__output *output, etl_collector *const *collectors,
                           etl_slice_of(pair->value, pair->value_size));
         if (ETL__UNLIKELY(answer != 0))
             return etl__fail_callback(error, answer, "load");
-        if (ETL__UNLIKELY(output->merge->delivered - ticked >= LOADED_A_TICK ||
+        if (ETL__UNLIKELY(etl__output_passed(output) - ticked >= LOADED_A_TICK ||
                           any_cancelled(collectors, count))) {
-            ticked = output->merge->delivered;
+            ticked = etl__output_passed(output);
             progress->pairs_done = ticked;
             progress->bytes_done = bytes;
             ETL__TRY(tick_all(collectors, count));

@@ -24,6 +24,11 @@
  * whose ranges follow one another are chained into one player, so that runs which do not overlap
  * are replayed one behind the other and a single chain has no heap at all.
  *
+ * Pairs leave one by one, or many at once where whoever takes them wants every pair as it is: the
+ * loop over those has its state in registers and nothing in it fails or refills, so that nothing
+ * delivered before is overwritten. It ends where either is needed, and the next call begins with a
+ * step that can do both.
+ *
  * Ties: the provider with the lower rank wins, so equal keys leave in the order in which they were
  * collected. Memory: 16 bytes a node and 64 a player. Nothing is allocated after etl__merge_open.
  * Not chosen: a binary heap (bench_merge shows it beside this one), and codes kept in the run
@@ -37,7 +42,6 @@
 #define CHUNKS_MOST \
     0xFFFCu /* longer shared prefixes count as this many, and matches compare keys */
 #define STREAK_AHEAD 8
-#define CANCEL_STEPS 256 /* pairs between two looks at the cancel flag */
 
 /* Six bytes of the key at `offset`, zeros behind its end. */
 static inline uint64_t chunk_at(const uint8_t *key, size_t size, size_t offset) {
@@ -105,9 +109,33 @@ static ETL__NOINLINE int out_of_order(const struct etl__player *player, struct e
                      (unsigned long long)player->provider->pairs);
 }
 
+/* The code of the pair that comes behind `before` in a provider; false where it must not. */
+static ETL__INLINE bool code_behind(const struct etl__merge *merge, uint32_t index,
+                                    const struct etl__pair *before, const struct etl__pair *next,
+                                    uint64_t *code) {
+    size_t limit = before->key_size < next->key_size ? before->key_size : next->key_size;
+    if (ETL__LIKELY(limit >= 8)) {
+        uint64_t a = etl__load_be64(before->key) >> 16, b = etl__load_be64(next->key) >> 16;
+        *code = (uint64_t)CHUNK_FIRST << 48 | b;
+        if (a < b)
+            return true;
+    }
+    size_t shared = etl__key_common(before->key, next->key, 0, limit);
+    bool equal = shared == limit && before->key_size == next->key_size;
+    *code = equal ? code_of_equal(merge, index) : code_of(next, shared);
+    return shared < limit ? before->key[shared] < next->key[shared]
+                          : before->key_size <= next->key_size;
+}
+
+/* A run's records are prefetched further than the processor does by itself. */
+static ETL__INLINE void prefetch_behind(const uint8_t *at) {
+    uintptr_t ahead = (uintptr_t)at + ETL__PROVIDER_AHEAD; /* of no object */
+    ETL__PREFETCH((const void *)ahead);
+    ETL__PREFETCH((const void *)(ahead + 64));
+}
+
 /* Read the pair behind the current one, and make its code against it. */
-static ETL__INLINE int read_next(const struct etl__merge *merge, uint32_t index,
-                                 struct etl__error *error) {
+static int read_next(const struct etl__merge *merge, uint32_t index, struct etl__error *error) {
     struct etl__player *player = &merge->players[index];
     int status = etl__provider_read(player->provider, &player->next, error);
     if (ETL__UNLIKELY(status != ETL_OK)) {
@@ -115,19 +143,10 @@ static ETL__INLINE int read_next(const struct etl__merge *merge, uint32_t index,
         player->next_code = CODE_END;
         return status == ETL_END ? ETL_OK : status;
     }
-    const struct etl__pair *before = &player->current, *next = &player->next;
-    uintptr_t ahead = (uintptr_t)player->provider->at + ETL__PROVIDER_AHEAD; /* of no object */
-    ETL__PREFETCH((const void *)ahead);
-    ETL__PREFETCH((const void *)(ahead + 64));
-    size_t limit = before->key_size < next->key_size ? before->key_size : next->key_size;
-    size_t shared = etl__key_common(before->key, next->key, 0, limit);
-    bool ascends = shared < limit ? before->key[shared] < next->key[shared]
-                                  : before->key_size <= next->key_size;
-    if (ETL__UNLIKELY(!ascends))
-        return etl__fail(error, ETL_E_CORRUPT, "merging: keys out of order in a run of %llu pairs",
-                         (unsigned long long)player->provider->pairs);
-    bool equal = shared == limit && before->key_size == next->key_size;
-    player->next_code = equal ? code_of_equal(merge, index) : code_of(next, shared);
+    prefetch_behind(player->provider->at);
+    if (ETL__UNLIKELY(
+            !code_behind(merge, index, &player->current, &player->next, &player->next_code)))
+        return out_of_order(player, error);
     return ETL_OK;
 }
 
@@ -210,10 +229,8 @@ static int prime(struct etl__merge *merge, struct etl__error *error) {
     struct etl__node winner = {.code = CODE_END};
     if (count != 0)
         winner = build(merge, leaves, 1);
-    merge->winner = winner.player;
-    merge->winner_code = winner.code;
-    merge->streak = 0;
-    merge->ahead = count <= 1 ? CODE_END : 0;
+    merge->top = (struct etl__top){
+        .code = winner.code, .ahead = count <= 1 ? CODE_END : 0, .winner = winner.player};
     merge->primed = true;
     return ETL_OK;
 }
@@ -225,31 +242,73 @@ static uint64_t smallest_on_path(const struct etl__merge *merge, uint32_t player
     return smallest;
 }
 
-/* The winner was delivered: its next pair takes its place, and the path to the root is replayed.
- */
-static ETL__INLINE int replace_winner(struct etl__merge *merge, struct etl__error *error) {
-    uint32_t before = merge->winner, winner = before;
-    struct etl__player *player = &merge->players[before];
+/* The winner was delivered, and the pair behind it has this code: replay its path to the root. */
+static ETL__INLINE void replace_winner(const struct etl__merge *merge, struct etl__top *top,
+                                       uint64_t code) {
+    if (code < top->ahead) {
+        top->code = code;
+        return;
+    }
+    struct etl__node *nodes = merge->nodes;
+    uint32_t winner = top->winner;
+    for (size_t node = (merge->player_count + winner) / 2; node != 0; node /= 2)
+        play(merge, &nodes[node], &code, &winner);
+    top->code = code;
+    top->streak = winner == top->winner ? top->streak + 1 : 0;
+    top->winner = winner;
+    top->ahead = top->streak >= STREAK_AHEAD ? smallest_on_path(merge, winner) : 0;
+}
+
+/* The winner was delivered: its next pair takes its place. */
+static int advance(struct etl__merge *merge, struct etl__error *error) {
+    uint32_t winner = merge->top.winner;
+    struct etl__player *player = &merge->players[winner];
     uint64_t code = player->next_code;
     if (ETL__LIKELY(player->next.key != NULL)) {
         player->current = player->next;
-        ETL__TRY(read_next(merge, before, error));
+        ETL__TRY(read_next(merge, winner, error));
     } else {
         struct etl__pair delivered = player->current;
-        ETL__TRY(enter_chain(merge, before, merge->chain_next[merge->ranks[before]], &delivered,
+        ETL__TRY(enter_chain(merge, winner, merge->chain_next[merge->ranks[winner]], &delivered,
                              &code, error));
     }
-    if (code < merge->ahead) {
-        merge->winner_code = code;
-        return ETL_OK;
-    }
-    for (size_t node = (merge->player_count + before) / 2; node != 0; node /= 2)
-        play(merge, &merge->nodes[node], &code, &winner);
-    merge->winner = winner;
-    merge->winner_code = code;
-    merge->streak = winner == before ? merge->streak + 1 : 0;
-    merge->ahead = merge->streak >= STREAK_AHEAD ? smallest_on_path(merge, winner) : 0;
+    replace_winner(merge, &merge->top, code);
     return ETL_OK;
+}
+
+/* Up to `most` pairs more, while those behind them lie in what the providers show: so nothing that
+ * was delivered is overwritten. This is the loop in which a merge spends its time. */
+static size_t take_shown(struct etl__merge *merge, struct etl__pair *pairs, size_t most) {
+    struct etl__player *players = merge->players;
+    struct etl__top top = merge->top;
+    bool repeated = false;
+    size_t taken = 0;
+    for (; taken < most; taken++) {
+        struct etl__player *player = &players[top.winner];
+        struct etl__provider *provider = player->provider;
+        struct etl__pair now = player->next, next;
+        const uint8_t *at = provider->at;
+        const struct etl__entry *entry = provider->entry;
+        uint64_t code = player->next_code, next_code;
+        if (now.key == NULL || !etl__provider_read_shown(provider, &next))
+            break;
+        if (ETL__UNLIKELY(!code_behind(merge, top.winner, &now, &next, &next_code))) {
+            provider->at = at; /* to be told by who may fail */
+            provider->entry = entry;
+            break;
+        }
+        prefetch_behind(provider->at);
+        player->current = now;
+        player->next = next;
+        player->next_code = next_code;
+        replace_winner(merge, &top, code);
+        repeated |= etl__top_repeats(&top);
+        pairs[taken] = players[top.winner].current;
+    }
+    merge->top = top;
+    merge->repeated |= repeated;
+    merge->delivered += taken;
+    return taken;
 }
 
 /* Pairs in equal pairs out. */
@@ -271,17 +330,18 @@ int etl__merge_next(struct etl__merge *merge, const struct etl__pair **pair,
                     struct etl__error *error) {
     if (ETL__UNLIKELY(merge->failed != ETL_OK))
         return merge->failed;
-    if (ETL__UNLIKELY(merge->delivered % CANCEL_STEPS == 0) && watch_says_stop(merge))
+    if (ETL__UNLIKELY(watch_says_stop(merge)))
         return etl__fail(error, ETL_E_CANCELLED, "merging: cancelled");
     int status;
     if (ETL__LIKELY(merge->primed))
-        status = merge->winner_code != CODE_END ? replace_winner(merge, error) : ETL_OK;
+        status = merge->top.code != CODE_END ? advance(merge, error) : ETL_OK;
     else
         status = prime(merge, error);
     if (ETL__LIKELY(status == ETL_OK)) {
-        if (ETL__LIKELY(merge->winner_code != CODE_END)) {
-            *pair = &merge->players[merge->winner].current;
+        if (ETL__LIKELY(merge->top.code != CODE_END)) {
+            *pair = &merge->players[merge->top.winner].current;
             merge->delivered++;
+            merge->repeated |= etl__top_repeats(&merge->top);
             return ETL_OK;
         }
         status = check_count(merge, error);
@@ -292,8 +352,18 @@ int etl__merge_next(struct etl__merge *merge, const struct etl__pair **pair,
     return status;
 }
 
+int etl__merge_take(struct etl__merge *merge, struct etl__pair *pairs, size_t most, size_t *taken,
+                    struct etl__error *error) {
+    const struct etl__pair *first;
+    *taken = 0;
+    ETL__TRY(etl__merge_next(merge, &first, error));
+    pairs[0] = *first;
+    *taken = 1 + take_shown(merge, pairs + 1, most - 1);
+    return ETL_OK;
+}
+
 bool etl__merge_same_as_next(const struct etl__merge *merge) {
-    uint32_t player = merge->winner;
+    uint32_t player = merge->top.winner;
     return merge->players[player].next_code <= UINT32_MAX ||
            smallest_on_path(merge, player) <= UINT32_MAX;
 }

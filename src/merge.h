@@ -19,6 +19,19 @@ struct etl__node {
     uint32_t player;
 };
 
+/* The root of the tree: whose current pair was delivered last. */
+struct etl__top {
+    uint64_t code;
+    uint64_t ahead; /* while the winner's code is below this it wins without a match */
+    uint32_t winner;
+    uint32_t streak; /* of its wins in a row */
+};
+
+/* Has the pair delivered last the key of the one before it? */
+static inline bool etl__top_repeats(const struct etl__top *top) {
+    return top->code <= UINT32_MAX;
+}
+
 struct etl__merge {
     struct etl__memory *memory;
     struct etl__provider **providers; /* by ascending sequence; owned */
@@ -29,14 +42,12 @@ struct etl__merge {
     uint32_t *chain_heads;   /* of each player */
     uint32_t *chain_next;    /* of each provider: the next one of its chain */
     size_t player_count;
-    uint64_t winner_code;
-    uint32_t winner;          /* the player whose current pair was delivered last */
-    uint64_t ahead;           /* while the winner's code is below this it wins without a match */
-    uint32_t streak;          /* wins in a row of the winner */
+    struct etl__top top;
     const atomic_int *cancel; /* polled; may be NULL */
     bool order_values;
     bool primed;   /* the heap stands */
     bool counting; /* all pairs are wanted: count them */
+    bool repeated; /* two pairs with one key were delivered */
     int failed;    /* an error that ended this merge, until a seek */
     uint64_t delivered;
 };
@@ -53,13 +64,18 @@ void etl__merge_close(struct etl__merge *merge);
 int etl__merge_next(struct etl__merge *merge, const struct etl__pair **pair,
                     struct etl__error *error);
 
+/* The next pairs, at most `most`, which is not 0: at least one, all valid until the next call. Says
+ * what etl__merge_next does; with an error there are none. */
+int etl__merge_take(struct etl__merge *merge, struct etl__pair *pairs, size_t most, size_t *taken,
+                    struct etl__error *error);
+
 /* Continue before the first pair with a key >= this one. */
 int etl__merge_seek(struct etl__merge *merge, const uint8_t *key, size_t size,
                     struct etl__error *error);
 
 /* Has the pair delivered last the key of the one before it? */
 static inline bool etl__merge_same_as_before(const struct etl__merge *merge) {
-    return merge->winner_code <= UINT32_MAX;
+    return etl__top_repeats(&merge->top);
 }
 
 /* Has the pair behind the one delivered last the same key? Costs a look at each code on its path.

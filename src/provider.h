@@ -49,6 +49,39 @@ int etl__provider_read_slow(struct etl__provider *provider, struct etl__pair *pa
 
 enum { ETL__PROVIDER_AHEAD = 256, ETL__ENTRIES_AHEAD = 16 };
 
+/* The pair of the next entry, of which there is one. */
+static ETL__INLINE void etl__provider_read_entry(struct etl__provider *provider,
+                                                 struct etl__pair *pair) {
+    const struct etl__entry *entry = provider->entry++;
+    if (ETL__LIKELY(provider->entry_end - entry > ETL__ENTRIES_AHEAD)) {
+        const uint8_t *ahead =
+            etl__slots_record(&provider->slots, entry[ETL__ENTRIES_AHEAD].reference);
+        ETL__PREFETCH(ahead);
+        ETL__PREFETCH(ahead + 64);
+    }
+    etl__record_view(etl__slots_record(&provider->slots, entry->reference), pair);
+}
+
+/* The next pair of those shown, where it is a short record or an entry: no refill, no failure. */
+static ETL__INLINE bool etl__provider_read_shown(struct etl__provider *provider,
+                                                 struct etl__pair *pair) {
+    enum { MOST = 2 + 127 + 126 }; /* a record with lengths of one byte each */
+    const uint8_t *at = provider->at;
+    if (ETL__LIKELY(provider->end - at >= MOST && ((at[0] | at[1]) & 128) == 0)) {
+        uint32_t key_size = at[0], code = at[1];
+        pair->key = at + 2;
+        pair->key_size = key_size;
+        pair->value = code != 0 ? at + 2 + key_size : NULL;
+        pair->value_size = code - (code != 0);
+        provider->at = at + 2 + key_size + pair->value_size;
+        return true;
+    }
+    if (provider->at < provider->end || provider->entry == provider->entry_end)
+        return false;
+    etl__provider_read_entry(provider, pair);
+    return true;
+}
+
 /* The next pair: ETL_OK, ETL_END or an error. */
 static ETL__INLINE int etl__provider_read(struct etl__provider *provider, struct etl__pair *pair,
                                           struct etl__error *error) {
@@ -65,14 +98,7 @@ static ETL__INLINE int etl__provider_read(struct etl__provider *provider, struct
             return ETL_OK;
         }
     } else if (provider->entry < provider->entry_end) {
-        const struct etl__entry *entry = provider->entry++;
-        if (ETL__LIKELY(provider->entry_end - entry > ETL__ENTRIES_AHEAD)) {
-            const uint8_t *ahead =
-                etl__slots_record(&provider->slots, entry[ETL__ENTRIES_AHEAD].reference);
-            ETL__PREFETCH(ahead);
-            ETL__PREFETCH(ahead + 64);
-        }
-        etl__record_view(etl__slots_record(&provider->slots, entry->reference), pair);
+        etl__provider_read_entry(provider, pair);
         return ETL_OK;
     }
     return etl__provider_read_slow(provider, pair, error);

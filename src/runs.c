@@ -170,8 +170,8 @@ static int write_merged(struct etl__runs *runs, struct etl__merge *merge,
     uint64_t before = runs->merged_pairs, ticked = 0;
     while ((status = etl__output_next(&output, &pair, error)) == ETL_OK) {
         status = etl__run_writer_append(writer, pair, error);
-        if (status == ETL_OK && merge->delivered - ticked > MERGED_A_TICK) {
-            ticked = merge->delivered;
+        if (status == ETL_OK && etl__output_passed(&output) - ticked > MERGED_A_TICK) {
+            ticked = etl__output_passed(&output);
             runs->watch->state.pairs_done = before + ticked;
             status = etl__watch_tick(runs->watch, error);
         }

@@ -17,21 +17,20 @@ static int write_all(const struct save *save, struct etl__output *output,
                      struct etl__run_writer *writer, struct etl__error *error) {
     etl_progress *progress = &save->store->watch.state;
     const struct etl__pair *pair;
-    bool every = save->store->rules.duplicates == ETL_KEEP_ALL, repeats = false;
     uint64_t ticked = 0, bytes = 0;
     int status;
     while ((status = etl__output_next(output, &pair, error)) == ETL_OK) {
         bytes += (uint64_t)pair->key_size + pair->value_size;
-        repeats |= every && etl__merge_same_as_before(save->merge);
         ETL__TRY(etl__run_writer_append(writer, pair, error));
-        if (ETL__UNLIKELY(save->merge->delivered - ticked >= SAVED_A_TICK)) {
-            ticked = save->merge->delivered;
+        if (ETL__UNLIKELY(etl__output_passed(output) - ticked >= SAVED_A_TICK)) {
+            ticked = etl__output_passed(output);
             progress->pairs_done = ticked;
             progress->bytes_done = bytes;
             ETL__TRY(etl__watch_tick(&save->store->watch, error));
         }
     }
-    if (!repeats || save->store->rules.order_values)
+    bool every = save->store->rules.duplicates == ETL_KEEP_ALL;
+    if (!every || !save->merge->repeated || save->store->rules.order_values)
         etl__run_writer_values_ascend(writer);
     return status == ETL_END ? ETL_OK : status;
 }

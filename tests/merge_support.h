@@ -116,22 +116,35 @@ static inline bool same_key(const struct oracle_pair *a, const struct oracle_pai
     return oracle_same(a, oracle_key(b), oracle_value(a));
 }
 
-/* The merge gives sorted[from, to), its flags being right for each. `began`: it has delivered
- * nothing since it was opened or sought. */
+/* The merge gives sorted[from, to), one by one and several at once in turn, its flags being right
+ * for each that was delivered last. `began`: it has delivered nothing since it was opened or
+ * sought. */
 static inline void assert_merges(struct etl__merge *merge, const struct oracle *sorted,
                                  size_t from, size_t to, bool began) {
     const struct oracle_pair *pairs = sorted->pairs;
-    for (size_t i = from; i < to; i++) {
-        const struct etl__pair *pair;
-        ASSERT_OK(NULL, etl__merge_next(merge, &pair, &ground.error));
-        if (!same_pair(&pairs[i], pair))
-            fail_msg("pair %zu of %zu differs", i, sorted->count);
-        bool before = i != 0 && (i != from || !began) && same_key(&pairs[i - 1], &pairs[i]);
-        bool next = i + 1 < sorted->count && same_key(&pairs[i], &pairs[i + 1]);
+    for (size_t i = from, turn = from; i < to; turn++) {
+        struct etl__pair taken[9];
+        size_t most = turn % 5 < 3 ? 1 : 2 + turn % 8, count = 1;
+        const struct etl__pair *pair = taken;
+        if (turn % 5 == 0)
+            ASSERT_OK(NULL, etl__merge_next(merge, &pair, &ground.error));
+        else
+            ASSERT_OK(NULL, etl__merge_take(merge, taken, most < to - i ? most : to - i, &count,
+                                            &ground.error));
+        assert_in_range(count, 1, most);
+        for (size_t j = 0; j < count; j++)
+            if (!same_pair(&pairs[i + j], &pair[j]))
+                fail_msg("pair %zu of %zu differs, %zu of %zu at once", i + j, sorted->count, j,
+                         count);
+        size_t last = i + count - 1;
+        i = last + 1;
+        bool before =
+            last != 0 && (last != from || !began) && same_key(&pairs[last - 1], &pairs[last]);
+        bool next = i < sorted->count && same_key(&pairs[last], &pairs[i]);
         if (etl__merge_same_as_before(merge) != before)
-            fail_msg("pair %zu of %zu: same as before: %d", i, sorted->count, !before);
+            fail_msg("pair %zu of %zu: same as before: %d", last, sorted->count, !before);
         if (etl__merge_same_as_next(merge) != next)
-            fail_msg("pair %zu of %zu: same as next: %d", i, sorted->count, !next);
+            fail_msg("pair %zu of %zu: same as next: %d", last, sorted->count, !next);
     }
 }
 

@@ -167,6 +167,16 @@ static inline bool etl__buffer_has_room(struct etl__buffer *buffer, const uint8_
     return size <= (size_t)((*bucket)->end - (*bucket)->at);
 }
 
+/* The bucket of a key that is as expected, in a dealt buffer; NULL: to be looked for. */
+static inline struct etl__bucket *etl__buffer_find_bucket(struct etl__buffer *buffer,
+                                                          const uint8_t *key, size_t size) {
+    struct etl__partition *partition = buffer->partition;
+    if (!etl__splitters_expect(&partition->splitters, key, size))
+        return NULL;
+    uint64_t part = etl__load_be64(key + partition->splitters.common);
+    return &partition->buckets[etl__splitters_find_part(&partition->splitters, part)];
+}
+
 /* Append to a bucket with room, and count. Returns where the key stands. */
 static inline uint8_t *etl__bucket_place(struct etl__buffer *buffer, struct etl__bucket *bucket,
                                          size_t key_size, uint64_t value_code, size_t value_size) {
@@ -176,7 +186,8 @@ static inline uint8_t *etl__bucket_place(struct etl__buffer *buffer, struct etl_
     ETL__PREFETCH_WRITE(bucket->at + 128);
     bucket->pairs++;
     buffer->pairs++;
-    buffer->sealed = false;
+    if (ETL__UNLIKELY(buffer->sealed))
+        buffer->sealed = false;
     return key;
 }
 

@@ -13,6 +13,7 @@
 #define LEAST_LIMIT   ((size_t)1 << 20)
 #define MOST_LIMIT    (SIZE_MAX / 4)
 #define MOST_THREADS  64
+#define SHORT         126 /* bytes of a key or value whose lengths and copies are simple */
 
 /* ---- Life ---- */
 
@@ -305,22 +306,20 @@ static bool needs_attention(const struct etl_collector *collector) {
            (atomic_load_explicit(&collector->store.cancel, memory_order_relaxed) != 0);
 }
 
-int etl_collect(etl_collector *collector, etl_slice key, etl_slice value) {
+/* Whatever etl_collect may meet. */
+static ETL__NOINLINE int collect_any(etl_collector *collector, etl_slice key, etl_slice value) {
     static const uint8_t empty[1];
-    if (ETL__UNLIKELY(collector == NULL))
+    if (collector == NULL)
         return ETL_E_INVALID;
-    if (ETL__UNLIKELY(key.data == NULL || (value.data == NULL && value.size != 0) ||
-                      (key.size | value.size) > ETL_SIZE_MAX / 2)) {
-        ETL__TRY(check_pair(collector, key, value));
-        if (key.data == NULL)
-            key.data = empty;
-    }
+    ETL__TRY(check_pair(collector, key, value));
+    if (key.data == NULL)
+        key.data = empty;
     uint64_t code = etl__value_code(value.data == NULL, value.size);
     size_t size = etl__record_head_size(key.size, code) + key.size + value.size;
     struct etl__buffer *buffer = &collector->store.filling->buffer;
     struct etl__bucket *bucket;
-    if (ETL__UNLIKELY(!etl__buffer_has_room(buffer, key.data, key.size, size, &bucket) ||
-                      needs_attention(collector))) {
+    if (needs_attention(collector) ||
+        !etl__buffer_has_room(buffer, key.data, key.size, size, &bucket)) {
         int status = prepare_pair(collector, key, size);
         if (status == ETL_END) {
             ETL__TRY(write_through(collector, key, value));
@@ -339,6 +338,38 @@ int etl_collect(etl_collector *collector, etl_slice key, etl_slice value) {
         etl__copy(to + key.size, value.data, value.size);
     if (bucket == NULL)
         etl__buffer_commit(buffer, to, key.size);
+    count_pair(collector, key.size, value.size);
+    return ETL_OK;
+}
+
+/* A short pair, behind the last one. */
+static ETL__NOINLINE int collect_behind(etl_collector *collector, etl_slice key, etl_slice value) {
+    struct etl__buffer *buffer = &collector->store.filling->buffer;
+    if (ETL__UNLIKELY(2 + key.size + value.size > (size_t)(buffer->end - buffer->at)))
+        return collect_any(collector, key, value);
+    uint8_t *to = etl__buffer_place(buffer, key.size, value.size + 1, value.size);
+    etl__copy_short(to, key.data, key.size);
+    etl__copy_short(to + key.size, value.data, value.size);
+    etl__buffer_commit(buffer, to, key.size);
+    count_pair(collector, key.size, value.size);
+    return ETL_OK;
+}
+
+/* Short pairs whose bucket has room go the way without a call, for which nothing is to be saved. */
+int etl_collect(etl_collector *collector, etl_slice key, etl_slice value) {
+    if (ETL__UNLIKELY(collector == NULL || key.data == NULL || value.data == NULL ||
+                      key.size > SHORT || value.size > SHORT || needs_attention(collector)))
+        return collect_any(collector, key, value);
+    struct etl__buffer *buffer = &collector->store.filling->buffer;
+    if (buffer->partition == NULL)
+        return collect_behind(collector, key, value);
+    struct etl__bucket *bucket = etl__buffer_find_bucket(buffer, key.data, key.size);
+    if (ETL__UNLIKELY(bucket == NULL ||
+                      2 + key.size + value.size > (size_t)(bucket->end - bucket->at)))
+        return collect_any(collector, key, value);
+    uint8_t *to = etl__bucket_place(buffer, bucket, key.size, value.size + 1, value.size);
+    etl__copy_short(to, key.data, key.size);
+    etl__copy_short(to + key.size, value.data, value.size);
     count_pair(collector, key.size, value.size);
     return ETL_OK;
 }

@@ -6,7 +6,7 @@
  * scattered append a pair. A run is then the buckets one behind the other.
  *
  * The ranges come from a sorted sample of the data (samplesort: Frazer and McKellar 1970).
- * Splitters are eight bytes of key behind the prefix that all of the sample share. */
+ * Splitters are eight bytes of key, its part, behind the prefix that all of the sample share. */
 #ifndef LIBETL_PARTITION_H
 #define LIBETL_PARTITION_H
 
@@ -16,22 +16,23 @@
 enum {
     ETL__BUCKETS_MOST = 256,
     ETL__SPLITTER_PREFIX = 64, /* bytes of a common prefix that are stripped */
-    ETL__LOOKUP_BITS = 12,
+    ETL__LOOKUP_BITS = 13,
     ETL__ORDER_SCRATCH =
         70 * 1024 /* entries that ordering a bucket takes at most beside its index */
 };
 
-/* Bucket j takes the keys from splitter j - 1 on, and below splitter j. */
+/* Bucket j takes the keys whose part is above bounds[j - 1], and at most bounds[j]. */
 struct etl__splitters {
-    uint64_t keys[ETL__BUCKETS_MOST]; /* ascending strictly; count - 1 of them */
-    uint32_t count;                   /* of buckets */
-    uint32_t common;                  /* bytes of prefix[] that keys are expected to begin with */
-    uint8_t prefix[ETL__SPLITTER_PREFIX];
-    uint64_t base;  /* keys[0] */
-    uint32_t shift; /* (key - base) >> shift is a place in lookup[] */
-    uint32_t last;  /* the last place that is used */
-    uint16_t lookup[(1 << ETL__LOOKUP_BITS) + 1]; /* the first bucket that such a key may be in */
+    uint64_t bounds[ETL__BUCKETS_MOST]; /* ascending strictly; the last one is UINT64_MAX */
+    uint32_t count;                     /* of buckets */
+    uint32_t common; /* bytes of prefix[] that keys are expected to begin with */
+    uint8_t prefix[ETL__SPLITTER_PREFIX + 8]; /* zeros behind them */
+    uint64_t base;                            /* bounds[0] */
+    uint32_t shift;                           /* (part - base) >> shift is a place in lookup[] */
+    uint32_t last;                            /* the last place that is used */
+    uint8_t lookup[1 << ETL__LOOKUP_BITS];    /* the first bucket that such a key may be in */
 };
+_Static_assert(ETL__BUCKETS_MOST <= 256, "a bucket's number is a byte");
 
 /* Splitters for `buckets` buckets of about equal size, from a sorted index of a sample. False
  * where the keys are too much alike to be divided. */
@@ -39,24 +40,37 @@ bool etl__splitters_choose(struct etl__splitters *splitters, uint32_t buckets,
                            const struct etl__slots *slots, const struct etl__entry *index,
                            size_t count);
 
+static inline uint32_t etl__splitters_find_part(const struct etl__splitters *splitters,
+                                                uint64_t part) {
+    uint64_t place = (part < splitters->base ? 0 : part - splitters->base) >> splitters->shift;
+    uint32_t bucket = splitters->lookup[place < splitters->last ? place : splitters->last];
+    while (part > splitters->bounds[bucket])
+        bucket++;
+    return bucket;
+}
+
+/* Has the key eight bytes behind the common prefix, and begins with it? Makes no call. */
+static inline bool etl__splitters_expect(const struct etl__splitters *splitters,
+                                         const uint8_t *key, size_t size) {
+    size_t common = splitters->common;
+    if (size < common + 8)
+        return false;
+    for (size_t i = 0; i < common; i += 8) {
+        uint64_t differs = etl__load_be64(key + i) ^ etl__load_be64(splitters->prefix + i);
+        if ((i + 8 <= common ? differs : differs >> (64 - common % 8 * 8)) != 0)
+            return false;
+    }
+    return true;
+}
+
 /* The bucket of a key; never descends while keys ascend. */
 static inline uint32_t etl__splitters_find(const struct etl__splitters *splitters,
                                            const uint8_t *key, size_t size) {
     size_t common = splitters->common;
-    if (common != 0) {
-        int order =
-            etl__key_compare(key, size < common ? size : common, splitters->prefix, common);
-        if (ETL__UNLIKELY(order != 0))
-            return order < 0 ? 0 : splitters->count - 1;
-    }
-    uint64_t x = etl__key_prefix(key + common, size - common);
-    if (ETL__UNLIKELY(x < splitters->base))
-        return 0;
-    uint64_t place = (x - splitters->base) >> splitters->shift;
-    uint32_t bucket = splitters->lookup[place < splitters->last ? place : splitters->last];
-    while (bucket + 1 < splitters->count && splitters->keys[bucket] <= x)
-        bucket++;
-    return bucket;
+    int order = etl__key_compare(key, size < common ? size : common, splitters->prefix, common);
+    if (ETL__UNLIKELY(order != 0))
+        return order < 0 ? 0 : splitters->count - 1;
+    return etl__splitters_find_part(splitters, etl__key_prefix(key + common, size - common));
 }
 
 /* Records back to back, a stretch of a bucket. */

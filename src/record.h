@@ -9,6 +9,8 @@
 #include "etl.h"
 #include "varint.h"
 
+#include <string.h>
+
 /* A pair by reference. value == NULL is nil; key is never NULL. */
 struct etl__pair {
     const uint8_t *key;
@@ -31,8 +33,8 @@ static inline size_t etl__record_head_size(uint64_t key_size, uint64_t value_cod
 static inline uint8_t *etl__record_write_head(uint8_t *at, uint64_t key_size,
                                               uint64_t value_code) {
     if ((key_size | value_code) < 128) {
-        at[0] = (uint8_t)key_size;
-        at[1] = (uint8_t)value_code;
+        const uint8_t head[2] = {(uint8_t)key_size, (uint8_t)value_code};
+        memcpy(at, head, sizeof head); /* one store */
         return at + 2;
     }
     return etl__varint_write(etl__varint_write(at, key_size), value_code);

@@ -58,6 +58,8 @@ void etl__shelf_order(struct etl__shelf *shelf, const struct etl__bucket *bucket
     uint32_t slot = 0;
     for (struct etl__chunk *chunk = bucket->first; chunk != NULL; chunk = chunk->next) {
         shelf->chunks[slot] = etl__chunk_data(chunk);
+        for (size_t i = 0; i < CHUNK_AHEAD && chunk->next != NULL; i += 64)
+            ETL__PREFETCH((const uint8_t *)chunk->next + i);
         entry = walk_chunk(chunk, slot++ << shelf->sort.slots.shift, entry);
     }
     (void)etl__sort_index(&shelf->sort, shelf->index, bucket->pairs); /* nothing cancels it */

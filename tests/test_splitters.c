@@ -42,14 +42,14 @@ static uint32_t naive_find(const struct etl__splitters *chosen, etl_slice key) {
     for (size_t i = 0; i < chosen->common; i++)
         if (i == key.size || bytes[i] != chosen->prefix[i])
             return i == key.size || bytes[i] < chosen->prefix[i] ? 0 : chosen->count - 1;
-    uint8_t part[8], splitter[8];
+    uint8_t part[8], bound[8];
     part_of(key, chosen->common, part);
-    uint32_t low = 0, high = chosen->count - 1; /* splitters at or below the part */
+    uint32_t low = 0, high = chosen->count - 1; /* bounds below the part */
     while (low < high) {
         uint32_t middle = (low + high) / 2;
         for (int i = 0; i < 8; i++)
-            splitter[i] = (uint8_t)(chosen->keys[middle] >> (56 - 8 * i));
-        if (memcmp(splitter, part, 8) <= 0)
+            bound[i] = (uint8_t)(chosen->bounds[middle] >> (56 - 8 * i));
+        if (memcmp(bound, part, 8) < 0)
             low = middle + 1;
         else
             high = middle;
@@ -57,7 +57,7 @@ static uint32_t naive_find(const struct etl__splitters *chosen, etl_slice key) {
     return low;
 }
 
-/* A splitter as a key, that key's neighbours, longer and shorter. */
+/* A bound as a key, that key's neighbours, longer and shorter. */
 static void add_near(struct oracle *probes, const struct etl__splitters *chosen, uint64_t part) {
     uint8_t key[ETL__SPLITTER_PREFIX + 9] = {0};
     memcpy(key, chosen->prefix, chosen->common);
@@ -75,7 +75,7 @@ static void add_probes(struct oracle *probes, struct prng *prng, enum shape shap
     uint8_t room[LONGEST_KEY];
     etl_slice nil = etl_slice_of(NULL, 0);
     for (uint32_t i = 0; i + 1 < chosen->count; i++)
-        add_near(probes, chosen, chosen->keys[i]);
+        add_near(probes, chosen, chosen->bounds[i]);
     for (size_t i = 0; i < 2000; i++) {
         etl_slice key = draw_key(i % 2 != 0 ? shape : i / 2 % SHAPES, prng, room);
         if (key.size != 0 && i % 3 == 0)
@@ -120,7 +120,7 @@ static void check_choice(const struct etl__splitters *chosen, bool found, uint32
         return;
     assert_true(chosen->count >= buckets / 4 && chosen->count >= 2 && chosen->count <= buckets);
     for (uint32_t i = 1; i + 1 < chosen->count; i++)
-        assert_true(chosen->keys[i] > chosen->keys[i - 1]);
+        assert_true(chosen->bounds[i] > chosen->bounds[i - 1]);
     for (size_t i = 0; i < keys->count; i++) {
         const struct oracle_pair *pair = &keys->pairs[i];
         assert_true(pair->key_size >= chosen->common);

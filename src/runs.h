@@ -20,6 +20,7 @@ struct etl__runs {
     struct etl__run_writer *writer; /* the caller's; made when first needed */
     size_t read_memory;             /* set aside for the buffers of runs that are read */
     unsigned merge_width;           /* as asked for; 0: to be derived */
+    bool may_thread;                /* many runs are closed by two */
     struct etl__held_run *items;    /* ascending */
     size_t count, capacity;
     uint64_t merged_pairs;              /* in this round, for the progress */

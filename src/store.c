@@ -98,6 +98,7 @@ int etl__store_init(struct etl__store *store, const etl_options *options,
                        : options->threads == 0                                   ? 1
                                                : (unsigned)options->threads;
     plan_memory(store, &threads);
+    store->runs.may_thread = threads != 0;
     if (status == ETL_OK)
         status = make_regions(store, threads + 1, error);
     if (status == ETL_OK)

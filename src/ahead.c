@@ -94,14 +94,16 @@ void etl__ahead_wake(struct etl__ahead *ahead) {
     etl__os_unlock(&ahead->lock);
 }
 
+void etl__ahead_stop(struct etl__ahead *ahead) {
+    ahead->taken = ETL__AHEAD_TAKEN;
+    if (!ahead->started)
+        return;
+    etl__os_thread_stop(ahead->thread, &ahead->lock, &ahead->stopping);
+    ahead->started = false;
+    ahead->window = 0;
+}
+
 void etl__ahead_close(struct etl__ahead *ahead) {
-    if (ahead->started) {
-        etl__os_lock(&ahead->lock);
-        atomic_store_explicit(&ahead->stopping, true, memory_order_relaxed);
-        etl__os_wake_all(&ahead->lock);
-        etl__os_unlock(&ahead->lock);
-        etl__os_thread_join(ahead->thread);
-        etl__os_lock_end(&ahead->lock);
-    }
+    etl__ahead_stop(ahead);
     etl__free(ahead->memory, ahead->readers, ahead->capacity * sizeof *ahead->readers);
 }

@@ -30,7 +30,10 @@ void etl__ahead_open(struct etl__ahead *ahead, struct etl__memory *memory, size_
 /* Register a reader, before the start; NULL where that does not serve it. It must outlive `ahead`. */
 struct etl__ahead_reader *etl__ahead_add(struct etl__ahead *ahead, const struct etl__run *run);
 
-/* Stop and join. */
+/* Stop and join for good: from now on readers check by themselves. */
+void etl__ahead_stop(struct etl__ahead *ahead);
+
+/* Stop, and forget the readers. */
 void etl__ahead_close(struct etl__ahead *ahead);
 
 void etl__ahead_start(struct etl__ahead *ahead);

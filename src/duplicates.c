@@ -5,11 +5,21 @@
  * whose key is its own passes through as it is in every mode. Only groups of two and more are
  * copied, to be joined or folded.
  *
+ * Where each pair passes as it is, they come in batches. A load watches how long merging some of
+ * them takes, and how long its callback has with them: once that is three quarters as long or more,
+ * the merge goes on ahead of it on a thread.
+ *
  * A group is folded in parts of about fold_bytes, of values or of slices that name them: the first
  * value that reduce sees may be what it made of earlier ones. */
 #include "duplicates.h"
+#include "os.h"
 
-enum { SHOWN_KEY = 48 };
+enum {
+    SHOWN_KEY = 48,
+    WEIGH_EVERY = 16, /* batches: clocks cost as much as some pairs */
+    WEIGHED_BATCHES = 32,
+    LEAST_AHEAD = 128 * 1024 /* pairs, for a thread to pay */
+};
 
 struct etl__rules etl__rules_for_runs(const struct etl__rules *rules) {
     struct etl__rules early = *rules;
@@ -30,6 +40,8 @@ void etl__output_open(struct etl__output *output, struct etl__memory *memory,
 }
 
 void etl__output_close(struct etl__output *output) {
+    if (output->ahead != NULL)
+        etl__merge_ahead_stop(output->ahead);
     struct etl__memory *memory = output->key.memory;
     etl__free(memory, output->slices, output->slice_capacity * sizeof *output->slices);
     etl__bytes_end(&output->folded);
@@ -186,14 +198,61 @@ static inline bool is_behind(const struct etl__output *output, const struct etl_
            etl__key_compare(pair->key, pair->key_size, output->to.data, output->to.size) >= 0;
 }
 
+void etl__output_may_run_ahead(struct etl__output *output, struct etl__ahead *checks) {
+    output->may_run_ahead =
+        output->rules.duplicates == ETL_KEEP_ALL && etl__merge_lasts(output->merge);
+    output->checks = checks;
+}
+
+/* Once enough batches were weighed: is the consumer slow, and much left? */
+static void run_ahead_of_slow(struct etl__output *output) {
+    struct etl__pace *pace = &output->pace;
+    if (pace->weighed < WEIGHED_BATCHES)
+        return;
+    bool slow = pace->consuming_ns / 3 >= pace->merging_ns / 4;
+    *pace = (struct etl__pace){0};
+    if (!slow || etl__merge_left(output->merge) < LEAST_AHEAD)
+        return;
+    etl__ahead_stop(output->checks); /* two that run ahead would be in each other's way */
+    output->ahead = etl__merge_ahead_start(output->merge);
+    output->may_run_ahead = false;
+}
+
+/* Merge a batch here; of some it is weighed how long that takes, and how long until the next. */
+static int merge_batch(struct etl__output *output, struct etl__error *error) {
+    struct etl__pace *pace = &output->pace;
+    bool weigh = output->may_run_ahead && pace->batches++ % WEIGH_EVERY == 0;
+    uint64_t began = weigh ? etl__os_now_ns() : 0;
+    ETL__TRY(
+        etl__merge_take(output->merge, output->own, ETL__OUTPUT_BATCH, &output->taken, error));
+    output->batch = output->own;
+    if (weigh) {
+        pace->handed_ns = etl__os_now_ns();
+        pace->merging_ns += pace->handed_ns - began;
+        pace->weighed++;
+    }
+    return ETL_OK;
+}
+
+static int next_batch(struct etl__output *output, struct etl__error *error) {
+    if (output->pace.handed_ns != 0) {
+        output->pace.consuming_ns += etl__os_now_ns() - output->pace.handed_ns;
+        output->pace.handed_ns = 0;
+        run_ahead_of_slow(output);
+    }
+    output->given = output->taken = 0;
+    if (output->ahead == NULL)
+        return merge_batch(output, error);
+    return etl__merge_ahead_take(output->ahead, &output->batch, &output->taken, error);
+}
+
 /* Pairs that are handed out as they are, up to the end of the range. */
 static int take_batch(struct etl__output *output, const struct etl__pair **pair,
                       struct etl__error *error) {
     if (output->over)
         return ETL_END;
-    output->given = 0;
-    ETL__TRY(
-        etl__merge_take(output->merge, output->batch, ETL__OUTPUT_BATCH, &output->taken, error));
+    ETL__TRY(next_batch(output, error));
+    output->received += output->taken;
     while (output->bounded && output->taken != 0 &&
            is_behind(output, &output->batch[output->taken - 1])) {
         output->over = true;
@@ -217,6 +276,7 @@ int etl__output_more(struct etl__output *output, const struct etl__pair **pair,
     }
     for (;;) {
         ETL__TRY(etl__merge_next(merge, pair, error));
+        output->received = merge->delivered;
         if (output->bounded && is_behind(output, *pair))
             return ETL_END;
         switch (output->rules.duplicates) {

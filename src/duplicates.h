@@ -3,8 +3,9 @@
 #ifndef LIBETL_DUPLICATES_H
 #define LIBETL_DUPLICATES_H
 
+#include "ahead.h"
 #include "bytes.h"
-#include "merge.h"
+#include "merge_ahead.h"
 
 struct etl__rules {
     etl_duplicates duplicates;
@@ -19,13 +20,25 @@ struct etl__rules {
  * joined and folded at the end only. */
 struct etl__rules etl__rules_for_runs(const struct etl__rules *rules);
 
-/* Pairs taken from the merge at once, where each is handed out as it is. */
-enum { ETL__OUTPUT_BATCH = 64 };
+/* Pairs taken from the merge at once, where each is handed out as it is; prefetched pairs. */
+enum { ETL__OUTPUT_BATCH = 64, ETL__OUTPUT_AHEAD = 12 };
+
+/* What merging and consuming take, of some batches. */
+struct etl__pace {
+    uint64_t merging_ns, consuming_ns, handed_ns;
+    unsigned batches, weighed;
+};
 
 struct etl__output {
-    struct etl__merge *merge; /* borrowed */
-    struct etl__pair batch[ETL__OUTPUT_BATCH];
-    size_t given, taken; /* of it */
+    struct etl__merge *merge;      /* borrowed */
+    const struct etl__pair *batch; /* own, or of the merge that runs ahead */
+    size_t given, taken;           /* of it */
+    uint64_t received;             /* pairs of the merge, in all */
+    struct etl__pair own[ETL__OUTPUT_BATCH];
+    bool may_run_ahead;
+    struct etl__pace pace;
+    struct etl__ahead *checks;      /* stopped when the merge runs ahead */
+    struct etl__merge_ahead *ahead; /* NULL: the merge is this output's */
     struct etl__rules rules;
     struct etl__pair pair;   /* what is handed out for a group of several */
     struct etl_bytes key;    /* of that group */
@@ -44,6 +57,11 @@ void etl__output_open(struct etl__output *output, struct etl__memory *memory,
                       struct etl__merge *merge, const struct etl__rules *rules);
 void etl__output_close(struct etl__output *output);
 
+/* From now on pairs that are handed out as they are may be merged on a thread of their own, once
+ * the consumer was found to be slow. checks: what checks blocks for the same merge. Not together
+ * with seeking. */
+void etl__output_may_run_ahead(struct etl__output *output, struct etl__ahead *checks);
+
 /* Continue before the first pair with a key >= this one, which must not lie in what was handed
  * out: providers overwrite that. */
 int etl__output_seek(struct etl__output *output, const uint8_t *key, size_t size,
@@ -61,13 +79,18 @@ static inline int etl__output_next(struct etl__output *output, const struct etl_
                                    struct etl__error *error) {
     if (ETL__UNLIKELY(output->given == output->taken))
         return etl__output_more(output, pair, error);
-    *pair = &output->batch[output->given++];
+    const struct etl__pair *next = &output->batch[output->given++];
+    if (output->ahead != NULL && output->taken - output->given > ETL__OUTPUT_AHEAD) {
+        ETL__PREFETCH(next[ETL__OUTPUT_AHEAD].key); /* another processor's cache has it */
+        ETL__PREFETCH(next[ETL__OUTPUT_AHEAD].key + 64);
+    }
+    *pair = next;
     return ETL_OK;
 }
 
 /* Pairs of the merge that were handed out, or left out, so far. */
 static inline uint64_t etl__output_passed(const struct etl__output *output) {
-    return output->merge->delivered - (output->taken - output->given);
+    return output->received - (output->taken - output->given);
 }
 
 #endif

@@ -125,13 +125,13 @@ static int load_entered(etl_collector *const *collectors, size_t count, etl_load
     ETL__TRY(etl__open_merge(&merge, collectors, count, &ahead));
     struct etl__output output;
     etl__output_open(&output, &store->memory, &merge, &store->rules);
-    uint64_t pairs = 0, began = etl__os_now_ns();
-    for (size_t i = 0; i < merge.provider_count; i++)
-        pairs += merge.providers[i]->pairs;
-    etl__watch_enter(&store->watch, ETL_LOADING, 0, pairs, 0, 0);
+    if (store->spiller.wanted != 0)
+        etl__output_may_run_ahead(&output, &ahead);
+    uint64_t began = etl__os_now_ns();
+    etl__watch_enter(&store->watch, ETL_LOADING, 0, etl__merge_left(&merge), 0, 0);
     int status = deliver(&output, collectors, count, load, context);
-    etl__ahead_close(&ahead);
     etl__output_close(&output);
+    etl__ahead_close(&ahead);
     etl__merge_close(&merge);
     atomic_fetch_add(&store->merge_ns, etl__os_now_ns() - began);
     return status;

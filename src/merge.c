@@ -311,11 +311,21 @@ static size_t take_shown(struct etl__merge *merge, struct etl__pair *pairs, size
     return taken;
 }
 
+static uint64_t count_pairs(const struct etl__merge *merge) {
+    uint64_t pairs = 0;
+    for (size_t i = 0; i < merge->provider_count; i++)
+        pairs += merge->providers[i]->pairs;
+    return pairs;
+}
+
+uint64_t etl__merge_left(const struct etl__merge *merge) {
+    uint64_t pairs = count_pairs(merge);
+    return pairs > merge->delivered ? pairs - merge->delivered : 0;
+}
+
 /* Pairs in equal pairs out. */
 static int check_count(const struct etl__merge *merge, struct etl__error *error) {
-    uint64_t expected = 0;
-    for (size_t i = 0; i < merge->provider_count; i++)
-        expected += merge->providers[i]->pairs;
+    uint64_t expected = count_pairs(merge);
     if (!merge->counting || merge->delivered == expected)
         return ETL_END;
     return etl__fail(error, ETL_E_CORRUPT, "merging: %llu pairs went in, %llu came out",
@@ -423,6 +433,13 @@ int etl__merge_open(struct etl__merge *merge, struct etl__memory *memory,
             providers[i]->close(providers[i]);
     etl__merge_close(merge);
     return status;
+}
+
+bool etl__merge_lasts(const struct etl__merge *merge) {
+    bool lasts = true;
+    for (size_t i = 0; i < merge->provider_count; i++)
+        lasts &= merge->providers[i]->lasting;
+    return lasts;
 }
 
 void etl__merge_close(struct etl__merge *merge) {

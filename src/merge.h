@@ -59,6 +59,12 @@ int etl__merge_open(struct etl__merge *merge, struct etl__memory *memory,
                     const atomic_int *cancel, struct etl__error *error);
 void etl__merge_close(struct etl__merge *merge);
 
+/* Pairs that are still to come, while nothing was sought. */
+uint64_t etl__merge_left(const struct etl__merge *merge);
+
+/* Do all providers last, so that pairs stay valid until the close? */
+bool etl__merge_lasts(const struct etl__merge *merge);
+
 /* The next pair, valid until the next call: ETL_OK, ETL_END or an error. After ETL_E_CANCELLED the
  * next call goes on where this one was; after another error only a seek brings pairs again. */
 int etl__merge_next(struct etl__merge *merge, const struct etl__pair **pair,

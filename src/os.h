@@ -7,6 +7,7 @@
 #ifndef LIBETL_OS_H
 #define LIBETL_OS_H
 
+#include <stdatomic.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -136,5 +137,8 @@ void etl__os_wait_ms(struct etl__os_lock *lock,
 typedef pthread_t etl__os_thread;
 int etl__os_thread_start(etl__os_thread *thread, void *(*run)(void *), void *argument);
 void etl__os_thread_join(etl__os_thread thread);
+
+/* Set what a thread looks at before it waits for this lock, wake it, join, and end the lock. */
+void etl__os_thread_stop(etl__os_thread thread, struct etl__os_lock *lock, atomic_bool *stopping);
 
 #endif

@@ -486,3 +486,12 @@ int etl__os_thread_start(etl__os_thread *thread, void *(*run)(void *), void *arg
 void etl__os_thread_join(etl__os_thread thread) {
     pthread_join(thread, NULL);
 }
+
+void etl__os_thread_stop(etl__os_thread thread, struct etl__os_lock *lock, atomic_bool *stopping) {
+    etl__os_lock(lock);
+    atomic_store_explicit(stopping, true, memory_order_relaxed);
+    etl__os_wake_all(lock);
+    etl__os_unlock(lock);
+    etl__os_thread_join(thread);
+    etl__os_lock_end(lock);
+}

@@ -39,6 +39,7 @@ struct etl__provider {
 
     void (*close)(struct etl__provider *provider); /* frees the provider itself too */
 
+    bool lasting;   /* what was read stays valid until close, whatever is read after it */
     uint64_t bytes; /* of records, in all */
     uint64_t pairs; /* in all, whatever was sought */
 };

@@ -12,7 +12,7 @@
 #include "run_writer.h"
 #include "workload.h"
 
-enum { BUFFER = 256 << 10, RELEASE_STEP = 1 << 20, RUNS_MOST = 1024 };
+enum { BUFFER = 256 << 10, RELEASE_STEP = 1 << 20, RUNS_MOST = 1024, BATCH = 64 };
 
 struct input {
     uint8_t *bytes; /* key, value, key, value… in the order of collection */
@@ -189,13 +189,15 @@ static void open_merge(struct etl__merge *merge) {
 
 static uint64_t run_merge(void *context) {
     struct etl__merge merge;
-    const struct etl__pair *pair;
+    struct etl__pair pairs[BATCH];
     uint64_t sum = 0;
+    size_t taken;
     int status;
     (void)context;
     open_merge(&merge);
-    while ((status = etl__merge_next(&merge, &pair, &m.error)) == ETL_OK)
-        sum = fold_number(sum, pair->value);
+    while ((status = etl__merge_take(&merge, pairs, BATCH, &taken, &m.error)) == ETL_OK)
+        for (size_t i = 0; i < taken; i++)
+            sum = fold_number(sum, pairs[i].value);
     check(status == ETL_END ? ETL_OK : status);
     etl__merge_close(&merge);
     return sum;

@@ -18,7 +18,7 @@ enum {
     SHOWN_KEY = 48,
     WEIGH_EVERY = 16, /* batches: clocks cost as much as some pairs */
     WEIGHED_BATCHES = 32,
-    LEAST_AHEAD = 128 * 1024 /* pairs, for a thread to pay */
+    LEAST_AHEAD = 192 * 1024 /* pairs, for a thread to pay */
 };
 
 struct etl__rules etl__rules_for_runs(const struct etl__rules *rules) {
@@ -41,7 +41,7 @@ void etl__output_open(struct etl__output *output, struct etl__memory *memory,
 
 void etl__output_close(struct etl__output *output) {
     if (output->ahead != NULL)
-        etl__merge_ahead_stop(output->ahead);
+        etl__merge_ahead_close(output->ahead);
     struct etl__memory *memory = output->key.memory;
     etl__free(memory, output->slices, output->slice_capacity * sizeof *output->slices);
     etl__bytes_end(&output->folded);
@@ -199,29 +199,32 @@ static inline bool is_behind(const struct etl__output *output, const struct etl_
 }
 
 void etl__output_may_run_ahead(struct etl__output *output, struct etl__ahead *checks) {
-    output->may_run_ahead =
-        output->rules.duplicates == ETL_KEEP_ALL && etl__merge_lasts(output->merge);
+    if (output->rules.duplicates != ETL_KEEP_ALL || !etl__merge_lasts(output->merge) ||
+        etl__merge_left(output->merge) < LEAST_AHEAD)
+        return;
+    output->ahead = etl__merge_ahead_open(output->merge);
+    output->weighs = output->ahead != NULL;
     output->checks = checks;
 }
 
-/* Once enough batches were weighed: is the consumer slow, and much left? */
+/* Once enough batches were weighed: is the consumer slow? */
 static void run_ahead_of_slow(struct etl__output *output) {
     struct etl__pace *pace = &output->pace;
     if (pace->weighed < WEIGHED_BATCHES)
         return;
     bool slow = pace->consuming_ns / 3 >= pace->merging_ns / 4;
     *pace = (struct etl__pace){0};
-    if (!slow || etl__merge_left(output->merge) < LEAST_AHEAD)
+    if (!slow)
         return;
     etl__ahead_stop(output->checks); /* two that run ahead would be in each other's way */
-    output->ahead = etl__merge_ahead_start(output->merge);
-    output->may_run_ahead = false;
+    output->runs_ahead = etl__merge_ahead_start(output->ahead);
+    output->weighs = false;
 }
 
 /* Merge a batch here; of some it is weighed how long that takes, and how long until the next. */
 static int merge_batch(struct etl__output *output, struct etl__error *error) {
     struct etl__pace *pace = &output->pace;
-    bool weigh = output->may_run_ahead && pace->batches++ % WEIGH_EVERY == 0;
+    bool weigh = output->weighs && pace->batches++ % WEIGH_EVERY == 0;
     uint64_t began = weigh ? etl__os_now_ns() : 0;
     ETL__TRY(
         etl__merge_take(output->merge, output->own, ETL__OUTPUT_BATCH, &output->taken, error));
@@ -241,7 +244,7 @@ static int next_batch(struct etl__output *output, struct etl__error *error) {
         run_ahead_of_slow(output);
     }
     output->given = output->taken = 0;
-    if (output->ahead == NULL)
+    if (!output->runs_ahead)
         return merge_batch(output, error);
     return etl__merge_ahead_take(output->ahead, &output->batch, &output->taken, error);
 }

@@ -35,10 +35,10 @@ struct etl__output {
     size_t given, taken;           /* of it */
     uint64_t received;             /* pairs of the merge, in all */
     struct etl__pair own[ETL__OUTPUT_BATCH];
-    bool may_run_ahead;
-    struct etl__pace pace;
+    struct etl__merge_ahead *ahead; /* NULL: the merge stays this output's */
     struct etl__ahead *checks;      /* stopped when the merge runs ahead */
-    struct etl__merge_ahead *ahead; /* NULL: the merge is this output's */
+    bool weighs, runs_ahead;        /* one or the other, or neither */
+    struct etl__pace pace;
     struct etl__rules rules;
     struct etl__pair pair;   /* what is handed out for a group of several */
     struct etl_bytes key;    /* of that group */
@@ -80,7 +80,7 @@ static inline int etl__output_next(struct etl__output *output, const struct etl_
     if (ETL__UNLIKELY(output->given == output->taken))
         return etl__output_more(output, pair, error);
     const struct etl__pair *next = &output->batch[output->given++];
-    if (output->ahead != NULL && output->taken - output->given > ETL__OUTPUT_AHEAD) {
+    if (output->runs_ahead && output->taken - output->given > ETL__OUTPUT_AHEAD) {
         ETL__PREFETCH(next[ETL__OUTPUT_AHEAD].key); /* another processor's cache has it */
         ETL__PREFETCH(next[ETL__OUTPUT_AHEAD].key + 64);
     }

@@ -21,6 +21,7 @@ struct ring_batch {
 struct etl__merge_ahead {
     struct etl__merge *merge;
     etl__os_thread thread;
+    bool started;
     atomic_bool stopping;
     struct etl__os_lock lock;  /* of all that follows, but for the batches */
     uint64_t made, given_back; /* batches, counted without end; used in turn */
@@ -65,20 +66,22 @@ static void *merge_batches(void *argument) {
     return NULL;
 }
 
-struct etl__merge_ahead *etl__merge_ahead_start(struct etl__merge *merge) {
+struct etl__merge_ahead *etl__merge_ahead_open(struct etl__merge *merge) {
     if (etl__memory_left(merge->memory) / MEMORY_SHARE < sizeof(struct etl__merge_ahead))
         return NULL;
     struct etl__merge_ahead *ahead = etl__alloc_zeroed(merge->memory, sizeof *ahead);
-    if (ahead == NULL)
-        return NULL;
-    ahead->merge = merge;
-    if (etl__os_lock_init(&ahead->lock) == 0) {
-        if (etl__os_thread_start(&ahead->thread, merge_batches, ahead) == 0)
-            return ahead;
+    if (ahead != NULL)
+        ahead->merge = merge;
+    return ahead;
+}
+
+bool etl__merge_ahead_start(struct etl__merge_ahead *ahead) {
+    if (etl__os_lock_init(&ahead->lock) != 0)
+        return false;
+    ahead->started = etl__os_thread_start(&ahead->thread, merge_batches, ahead) == 0;
+    if (!ahead->started)
         etl__os_lock_end(&ahead->lock);
-    }
-    etl__free(merge->memory, ahead, sizeof *ahead);
-    return NULL;
+    return ahead->started;
 }
 
 int etl__merge_ahead_take(struct etl__merge_ahead *ahead, const struct etl__pair **pairs,
@@ -101,13 +104,15 @@ int etl__merge_ahead_take(struct etl__merge_ahead *ahead, const struct etl__pair
         ahead->lent = true;
     } else {
         status = ahead->status;
-        *error = ahead->error;
+        if (status != ETL_END)
+            *error = ahead->error;
     }
     etl__os_unlock(&ahead->lock);
     return status;
 }
 
-void etl__merge_ahead_stop(struct etl__merge_ahead *ahead) {
-    etl__os_thread_stop(ahead->thread, &ahead->lock, &ahead->stopping);
+void etl__merge_ahead_close(struct etl__merge_ahead *ahead) {
+    if (ahead->started)
+        etl__os_thread_stop(ahead->thread, &ahead->lock, &ahead->stopping);
     etl__free(ahead->merge->memory, ahead, sizeof *ahead);
 }

@@ -6,9 +6,13 @@
 
 struct etl__merge_ahead;
 
-/* Go on with a merge whose providers are all lasting, on a thread; until the stop nobody else may
- * touch it. NULL where a thread, or memory of the merge's account, is not to be had. */
-struct etl__merge_ahead *etl__merge_ahead_start(struct etl__merge *merge);
+/* Memory for it, of the merge's account; NULL where that has too little. Whether it will be used is
+ * a question of time, but what a round takes must not be. */
+struct etl__merge_ahead *etl__merge_ahead_open(struct etl__merge *merge);
+
+/* Go on with the merge, whose providers are all lasting, on a thread; until the close nobody else
+ * may touch it. False where no thread is to be had. */
+bool etl__merge_ahead_start(struct etl__merge_ahead *ahead);
 
 /* The next pairs, all valid until the next call. Says what etl__merge_take does, in the same
  * order; an error is the last that it says. */
@@ -16,6 +20,6 @@ int etl__merge_ahead_take(struct etl__merge_ahead *ahead, const struct etl__pair
                           size_t *taken, struct etl__error *error);
 
 /* Stop and join; what was merged and not taken is lost to the merge. */
-void etl__merge_ahead_stop(struct etl__merge_ahead *ahead);
+void etl__merge_ahead_close(struct etl__merge_ahead *ahead);
 
 #endif

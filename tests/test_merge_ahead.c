@@ -20,6 +20,13 @@ static void start(struct sources *sources, struct prng *prng, size_t count, stru
     sources_open(sources, merge);
 }
 
+static struct etl__merge_ahead *start_ahead(struct etl__merge *merge) {
+    struct etl__merge_ahead *ahead = etl__merge_ahead_open(merge);
+    assert_non_null(ahead);
+    assert_true(etl__merge_ahead_start(ahead));
+    return ahead;
+}
+
 static void end(struct sources *sources, struct oracle *sorted, struct etl__merge *merge) {
     etl__merge_close(merge);
     sources_end(sources);
@@ -59,14 +66,13 @@ static void same_as_without(void **unused) {
             assert_true(etl__merge_lasts(&merge));
             assert_merges(&merge, &sorted, 0, before, true);
             assert_int_equal(etl__merge_left(&merge), sorted.count - before);
-            struct etl__merge_ahead *ahead = etl__merge_ahead_start(&merge);
-            assert_non_null(ahead);
+            struct etl__merge_ahead *ahead = start_ahead(&merge);
             int status;
             assert_int_equal(take_some(ahead, &sorted, before, SIZE_MAX, &status), sorted.count);
             assert_int_equal(status, ETL_END);
             take_some(ahead, &sorted, sorted.count, SIZE_MAX, &status);
             assert_int_equal(status, ETL_END);
-            etl__merge_ahead_stop(ahead);
+            etl__merge_ahead_close(ahead);
             end(&sources, &sorted, &merge);
         }
 }
@@ -81,11 +87,10 @@ static void stops_anywhere(void **unused) {
         struct etl__merge merge;
         int status;
         start(&sources, &prng, 5, &sorted, &merge);
-        struct etl__merge_ahead *ahead = etl__merge_ahead_start(&merge);
-        assert_non_null(ahead);
+        struct etl__merge_ahead *ahead = start_ahead(&merge);
         take_some(ahead, &sorted, 0, most, &status);
         assert_true(status == ETL_OK || sorted.count < most);
-        etl__merge_ahead_stop(ahead);
+        etl__merge_ahead_close(ahead);
         end(&sources, &sorted, &merge);
     }
 }
@@ -102,8 +107,7 @@ static void is_cancelled(void **unused) {
         struct etl__merge merge;
         int status;
         start(&sources, &prng, 3, &sorted, &merge);
-        struct etl__merge_ahead *ahead = etl__merge_ahead_start(&merge);
-        assert_non_null(ahead);
+        struct etl__merge_ahead *ahead = start_ahead(&merge);
         size_t at = take_some(ahead, &sorted, 0, most, &status);
         atomic_store(&ground.cancel, 1);
         at = take_some(ahead, &sorted, at, SIZE_MAX, &status);
@@ -113,7 +117,7 @@ static void is_cancelled(void **unused) {
         assert_int_equal(again, status);
         cancelled += status == ETL_E_CANCELLED;
         assert_true(status == ETL_END || strcmp(ground.error.text, "merging: cancelled") == 0);
-        etl__merge_ahead_stop(ahead);
+        etl__merge_ahead_close(ahead);
         atomic_store(&ground.cancel, 0);
         end(&sources, &sorted, &merge);
     }
@@ -138,14 +142,13 @@ static void tells_failures_in_order(void **unused) {
         struct etl__merge merge;
         ASSERT_OK(NULL, etl__merge_open(&merge, &ground.memory, &provider, 1, false, NULL,
                                         &ground.error));
-        struct etl__merge_ahead *ahead = etl__merge_ahead_start(&merge);
-        assert_non_null(ahead);
+        struct etl__merge_ahead *ahead = start_ahead(&merge);
         int status;
         size_t at = take_some(ahead, &pairs, 0, SIZE_MAX, &status);
         assert_in_range(at, good == 0 ? 0 : good - 1, good); /* read one ahead */
         assert_int_equal(status, ETL_E_IO);
         assert_string_equal(ground.error.text, "made to fail");
-        etl__merge_ahead_stop(ahead);
+        etl__merge_ahead_close(ahead);
         etl__merge_close(&merge);
         ground_end();
     }
@@ -161,11 +164,14 @@ static void needs_memory(void **unused) {
     struct etl__merge merge;
     start(&sources, &prng, 3, &sorted, &merge);
     merge.memory->limit = 0;
-    assert_null(etl__merge_ahead_start(&merge));
+    assert_null(etl__merge_ahead_open(&merge));
     merge.memory->limit = 256 * MIB;
     atomic_store(&ground.held.refuse_from, 1);
-    assert_null(etl__merge_ahead_start(&merge));
+    assert_null(etl__merge_ahead_open(&merge));
     atomic_store(&ground.held.refuse_from, 0);
+    struct etl__merge_ahead *never = etl__merge_ahead_open(&merge); /* and never started */
+    assert_non_null(never);
+    etl__merge_ahead_close(never);
     assert_merges(&merge, &sorted, 0, sorted.count, true);
     end(&sources, &sorted, &merge);
 }

@@ -18,6 +18,7 @@ enum {
     SHOWN_KEY = 48,
     WEIGH_EVERY = 16, /* batches: clocks cost as much as some pairs */
     WEIGHED_BATCHES = 32,
+    HALT_PAIRS = 128 * 1024, /* after so many it is looked at whether running ahead pays */
     LEAST_AHEAD = 192 * 1024 /* pairs, for a thread to pay */
 };
 
@@ -40,8 +41,8 @@ void etl__output_open(struct etl__output *output, struct etl__memory *memory,
 }
 
 void etl__output_close(struct etl__output *output) {
-    if (output->ahead != NULL)
-        etl__merge_ahead_close(output->ahead);
+    if (output->ring != NULL)
+        etl__merge_ahead_close(output->ring);
     struct etl__memory *memory = output->key.memory;
     etl__free(memory, output->slices, output->slice_capacity * sizeof *output->slices);
     etl__bytes_end(&output->folded);
@@ -199,11 +200,10 @@ static inline bool is_behind(const struct etl__output *output, const struct etl_
 }
 
 void etl__output_may_run_ahead(struct etl__output *output, struct etl__ahead *checks) {
-    if (output->rules.duplicates != ETL_KEEP_ALL || !etl__merge_lasts(output->merge) ||
-        etl__merge_left(output->merge) < LEAST_AHEAD)
+    if (output->rules.duplicates != ETL_KEEP_ALL || etl__merge_left(output->merge) < LEAST_AHEAD)
         return;
-    output->ahead = etl__merge_ahead_open(output->merge);
-    output->weighs = output->ahead != NULL;
+    output->ring = etl__merge_ahead_open(output->merge);
+    output->weighs = output->ring != NULL;
     output->checks = checks;
 }
 
@@ -213,12 +213,28 @@ static void run_ahead_of_slow(struct etl__output *output) {
     if (pace->weighed < WEIGHED_BATCHES)
         return;
     bool slow = pace->consuming_ns / 3 >= pace->merging_ns / 4;
-    *pace = (struct etl__pace){0};
+    uint64_t both = (pace->consuming_ns + pace->merging_ns) * 1000 / pace->pairs;
+    *pace = (struct etl__pace){.before_ps = both};
     if (!slow)
         return;
     etl__ahead_stop(output->checks); /* two that run ahead would be in each other's way */
-    output->runs_ahead = etl__merge_ahead_start(output->ahead);
+    output->runs_ahead = etl__merge_ahead_start(output->ring);
     output->weighs = false;
+}
+
+/* Where both at once take half as long again, as on a processor that others use, the merge comes
+ * back. Less than that the first weighing, of few batches, does not tell. */
+static void halt_without_gain(struct etl__output *output) {
+    struct etl__pace *pace = &output->pace;
+    pace->pairs += output->taken;
+    if (pace->began_ns != 0 && pace->pairs < HALT_PAIRS)
+        return;
+    uint64_t now = etl__os_now_ns();
+    if (pace->began_ns != 0 &&
+        (now - pace->began_ns) * 1000 / pace->pairs > pace->before_ps / 2 * 3)
+        etl__merge_ahead_halt(output->ring);
+    pace->began_ns = now;
+    pace->pairs = 0;
 }
 
 /* Merge a batch here; of some it is weighed how long that takes, and how long until the next. */
@@ -232,6 +248,7 @@ static int merge_batch(struct etl__output *output, struct etl__error *error) {
     if (weigh) {
         pace->handed_ns = etl__os_now_ns();
         pace->merging_ns += pace->handed_ns - began;
+        pace->pairs += output->taken;
         pace->weighed++;
     }
     return ETL_OK;
@@ -244,9 +261,14 @@ static int next_batch(struct etl__output *output, struct etl__error *error) {
         run_ahead_of_slow(output);
     }
     output->given = output->taken = 0;
-    if (!output->runs_ahead)
-        return merge_batch(output, error);
-    return etl__merge_ahead_take(output->ahead, &output->batch, &output->taken, error);
+    if (output->runs_ahead) {
+        int status = etl__merge_ahead_take(output->ring, &output->batch, &output->taken, error);
+        halt_without_gain(output);
+        if (status != ETL_OK || output->taken != 0)
+            return status;
+        output->runs_ahead = false; /* halted, and all of it taken */
+    }
+    return merge_batch(output, error);
 }
 
 /* Pairs that are handed out as they are, up to the end of the range. */
@@ -293,8 +315,10 @@ int etl__output_more(struct etl__output *output, const struct etl__pair **pair,
             return ETL_OK;
         case ETL_APPEND:
         case ETL_REDUCE:
-            return etl__merge_same_as_next(merge) ? gather_group(output, *pair, pair, error)
-                                                  : ETL_OK;
+            if (etl__merge_same_as_next(merge))
+                ETL__TRY(gather_group(output, *pair, pair, error));
+            output->received = merge->delivered;
+            return ETL_OK;
         case ETL_REJECT:
             if (!etl__merge_same_as_before(merge))
                 return ETL_OK;

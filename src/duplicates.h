@@ -1,5 +1,5 @@
 /* duplicates.h: a merged stream in, the stream that the caller is to see out: the one home of what
- * happens to pairs with equal keys. */
+ * happens to pairs with equal keys; and whether the stream is merged here, or ahead on a thread. */
 #ifndef LIBETL_DUPLICATES_H
 #define LIBETL_DUPLICATES_H
 
@@ -23,10 +23,12 @@ struct etl__rules etl__rules_for_runs(const struct etl__rules *rules);
 /* Pairs taken from the merge at once, where each is handed out as it is; prefetched pairs. */
 enum { ETL__OUTPUT_BATCH = 64, ETL__OUTPUT_AHEAD = 12 };
 
-/* What merging and consuming take, of some batches. */
+/* What merging and consuming take, of some batches; and later the two at once. */
 struct etl__pace {
-    uint64_t merging_ns, consuming_ns, handed_ns;
+    uint64_t merging_ns, consuming_ns, handed_ns, pairs;
     unsigned batches, weighed;
+    uint64_t before_ps; /* for a pair, one after the other */
+    uint64_t began_ns;  /* when so many pairs began */
 };
 
 struct etl__output {
@@ -35,9 +37,9 @@ struct etl__output {
     size_t given, taken;           /* of it */
     uint64_t received;             /* pairs of the merge, in all */
     struct etl__pair own[ETL__OUTPUT_BATCH];
-    struct etl__merge_ahead *ahead; /* NULL: the merge stays this output's */
-    struct etl__ahead *checks;      /* stopped when the merge runs ahead */
-    bool weighs, runs_ahead;        /* one or the other, or neither */
+    struct etl__merge_ahead *ring; /* NULL: the merge stays this output's */
+    struct etl__ahead *checks;     /* stopped when the merge runs ahead */
+    bool weighs, runs_ahead;       /* one or the other, or neither */
     struct etl__pace pace;
     struct etl__rules rules;
     struct etl__pair pair;   /* what is handed out for a group of several */

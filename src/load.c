@@ -67,7 +67,7 @@ int etl__open_merge(struct etl__merge *merge, etl_collector *const *collectors, 
     ETL__TRY(check_rules(collectors, count, &collectors[0]->error));
     ETL__TRY(prepare(collectors, count, &sources, &collectors[0]->error));
     if (ahead != NULL)
-        etl__ahead_open(ahead, &first->memory, first->spiller.wanted != 0 ? sources : 0);
+        etl__ahead_open(ahead, &first->memory, first->runs.may_thread ? sources : 0);
     int status = open_prepared(merge, collectors, count, sources, ahead);
     if (status != ETL_OK && ahead != NULL)
         etl__ahead_close(ahead);
@@ -125,7 +125,7 @@ static int load_entered(etl_collector *const *collectors, size_t count, etl_load
     ETL__TRY(etl__open_merge(&merge, collectors, count, &ahead));
     struct etl__output output;
     etl__output_open(&output, &store->memory, &merge, &store->rules);
-    if (store->spiller.wanted != 0)
+    if (store->runs.may_thread)
         etl__output_may_run_ahead(&output, &ahead);
     uint64_t began = etl__os_now_ns();
     etl__watch_enter(&store->watch, ETL_LOADING, 0, etl__merge_left(&merge), 0, 0);

@@ -435,11 +435,18 @@ int etl__merge_open(struct etl__merge *merge, struct etl__memory *memory,
     return status;
 }
 
-bool etl__merge_lasts(const struct etl__merge *merge) {
+bool etl__merge_lasts(const struct etl__merge *merge, size_t bytes) {
     bool lasts = true;
     for (size_t i = 0; i < merge->provider_count; i++)
-        lasts &= merge->providers[i]->lasting;
+        lasts &= merge->providers[i]->lasts >= bytes;
     return lasts;
+}
+
+uint64_t etl__merge_record_size(const struct etl__merge *merge) {
+    uint64_t pairs = count_pairs(merge), bytes = 0;
+    for (size_t i = 0; i < merge->provider_count; i++)
+        bytes += merge->providers[i]->bytes;
+    return pairs != 0 ? bytes / pairs : 0;
 }
 
 void etl__merge_close(struct etl__merge *merge) {

@@ -62,8 +62,11 @@ void etl__merge_close(struct etl__merge *merge);
 /* Pairs that are still to come, while nothing was sought. */
 uint64_t etl__merge_left(const struct etl__merge *merge);
 
-/* Do all providers last, so that pairs stay valid until the close? */
-bool etl__merge_lasts(const struct etl__merge *merge);
+/* Does what was delivered stay valid until the close, and in memory for so many bytes? */
+bool etl__merge_lasts(const struct etl__merge *merge, size_t bytes);
+
+/* Bytes of a record of its providers, on average; 0 when they have none. */
+uint64_t etl__merge_record_size(const struct etl__merge *merge);
 
 /* The next pair, valid until the next call: ETL_OK, ETL_END or an error. After ETL_E_CANCELLED the
  * next call goes on where this one was; after another error only a seek brings pairs again. */

@@ -2,15 +2,21 @@
  *
  * A pair costs its consumer more when another processor has merged it: its lines are in that one's
  * cache. So this pays where the consumer takes about as long as the merge or longer, and then nearly
- * the whole of the shorter of the two; duplicates.c weighs them. Batches hold hundreds of pairs, so
- * that one lock for all of it costs nothing, and the thread sleeps until half of the ring is free. */
+ * the whole of the shorter of the two; duplicates.c weighs them. A batch holds hundreds of pairs, so
+ * that one lock for all of it costs nothing, and the thread sleeps until half of the ring is free. It
+ * ends after some bytes: mapped pages behind the merge are released, and must not be while pairs in
+ * them wait in the ring; and a reader who waits for a batch sees nothing else until it comes. */
 #include "merge_ahead.h"
 #include "os.h"
 
 enum {
     BATCHES = 8,
     BATCH_PAIRS = 512,
-    MEMORY_SHARE = 2 /* of what is left, the most that the ring takes */
+    BATCH_BYTES = 48 * 1024,          /* of records: the batch is full */
+    TAKEN = 64,                       /* pairs at once, before that is looked at */
+    RING_BYTES = BATCHES * 64 * 1024, /* with what a take may add, of records of a usual size: */
+    LARGEST_RECORD = 1024,            /* on average */
+    MEMORY_SHARE = 2                  /* of what is left, the most that the ring takes */
 };
 
 struct ring_batch {
@@ -33,12 +39,15 @@ struct etl__merge_ahead {
 };
 
 static int fill_batch(struct etl__merge_ahead *ahead, struct ring_batch *batch) {
+    uint64_t bytes = 0;
     batch->count = 0;
-    while (batch->count < BATCH_PAIRS &&
+    while (batch->count + TAKEN <= BATCH_PAIRS && bytes < BATCH_BYTES &&
            !atomic_load_explicit(&ahead->stopping, memory_order_relaxed)) {
+        struct etl__pair *pairs = batch->pairs + batch->count;
         size_t taken;
-        ETL__TRY(etl__merge_take(ahead->merge, batch->pairs + batch->count,
-                                 BATCH_PAIRS - batch->count, &taken, &ahead->error));
+        ETL__TRY(etl__merge_take(ahead->merge, pairs, TAKEN, &taken, &ahead->error));
+        for (size_t i = 0; i < taken; i++)
+            bytes += (uint64_t)pairs[i].key_size + pairs[i].value_size;
         batch->count += taken;
     }
     return ETL_OK;
@@ -67,7 +76,8 @@ static void *merge_batches(void *argument) {
 }
 
 struct etl__merge_ahead *etl__merge_ahead_open(struct etl__merge *merge) {
-    if (etl__memory_left(merge->memory) / MEMORY_SHARE < sizeof(struct etl__merge_ahead))
+    if (etl__memory_left(merge->memory) / MEMORY_SHARE < sizeof(struct etl__merge_ahead) ||
+        !etl__merge_lasts(merge, RING_BYTES) || etl__merge_record_size(merge) > LARGEST_RECORD)
         return NULL;
     struct etl__merge_ahead *ahead = etl__alloc_zeroed(merge->memory, sizeof *ahead);
     if (ahead != NULL)
@@ -84,35 +94,57 @@ bool etl__merge_ahead_start(struct etl__merge_ahead *ahead) {
     return ahead->started;
 }
 
+static void take_back(struct etl__merge_ahead *ahead) {
+    ahead->given_back += ahead->lent;
+    ahead->lent = false;
+}
+
+/* The next batch that was made; when there is none, what comes behind them. */
+static int lend(struct etl__merge_ahead *ahead, const struct etl__pair **pairs, size_t *taken,
+                struct etl__error *error) {
+    if (ahead->made != ahead->given_back) {
+        const struct ring_batch *batch = &ahead->batches[ahead->given_back % BATCHES];
+        *pairs = batch->pairs;
+        *taken = batch->count;
+        ahead->lent = true;
+        return ETL_OK;
+    }
+    if (ahead->status != ETL_OK && ahead->status != ETL_END)
+        *error = ahead->error;
+    return ahead->status;
+}
+
+static int take_left(struct etl__merge_ahead *ahead, const struct etl__pair **pairs, size_t *taken,
+                     struct etl__error *error) {
+    take_back(ahead);
+    return lend(ahead, pairs, taken, error);
+}
+
 int etl__merge_ahead_take(struct etl__merge_ahead *ahead, const struct etl__pair **pairs,
                           size_t *taken, struct etl__error *error) {
     *taken = 0;
+    if (!ahead->started)
+        return take_left(ahead, pairs, taken, error);
     etl__os_lock(&ahead->lock);
-    ahead->given_back += ahead->lent;
-    ahead->lent = false;
+    take_back(ahead);
     if (ahead->made - ahead->given_back == BATCHES / 2)
         etl__os_wake_all(&ahead->lock);
     ahead->reader_waits = true;
     while (ahead->made == ahead->given_back && ahead->status == ETL_OK)
         etl__os_wait(&ahead->lock);
     ahead->reader_waits = false;
-    int status = ETL_OK;
-    if (ahead->made != ahead->given_back) {
-        const struct ring_batch *batch = &ahead->batches[ahead->given_back % BATCHES];
-        *pairs = batch->pairs;
-        *taken = batch->count;
-        ahead->lent = true;
-    } else {
-        status = ahead->status;
-        if (status != ETL_END)
-            *error = ahead->error;
-    }
+    int status = lend(ahead, pairs, taken, error);
     etl__os_unlock(&ahead->lock);
     return status;
 }
 
-void etl__merge_ahead_close(struct etl__merge_ahead *ahead) {
+void etl__merge_ahead_halt(struct etl__merge_ahead *ahead) {
     if (ahead->started)
         etl__os_thread_stop(ahead->thread, &ahead->lock, &ahead->stopping);
+    ahead->started = false;
+}
+
+void etl__merge_ahead_close(struct etl__merge_ahead *ahead) {
+    etl__merge_ahead_halt(ahead);
     etl__free(ahead->merge->memory, ahead, sizeof *ahead);
 }

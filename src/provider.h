@@ -39,7 +39,8 @@ struct etl__provider {
 
     void (*close)(struct etl__provider *provider); /* frees the provider itself too */
 
-    bool lasting;   /* what was read stays valid until close, whatever is read after it */
+    size_t lasts;   /* what was read stays where it is until close, and in memory until so many
+                       bytes more were read; 0: valid only as said above */
     uint64_t bytes; /* of records, in all */
     uint64_t pairs; /* in all, whatever was sought */
 };

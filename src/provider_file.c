@@ -454,7 +454,7 @@ int etl__provider_file_open(struct etl__provider **out, const struct etl__run *r
     file->base.bounds = file_bounds;
     file->base.sample = file_sample;
     file->base.close = file_close;
-    file->base.lasting = run->map != NULL;
+    file->base.lasts = run->map != NULL ? file->release_step : 0;
     file->base.pairs = run->footer.pairs;
     file->base.bytes = run->footer.data_end - run->footer.first_record;
     if (run->map == NULL) {

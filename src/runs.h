@@ -20,7 +20,7 @@ struct etl__runs {
     struct etl__run_writer *writer; /* the caller's; made when first needed */
     size_t read_memory;             /* set aside for the buffers of runs that are read */
     unsigned merge_width;           /* as asked for; 0: to be derived */
-    bool may_thread;                /* many runs are closed by two */
+    bool may_thread;                /* a thread may read ahead, and close with the caller */
     struct etl__held_run *items;    /* ascending */
     size_t count, capacity;
     uint64_t merged_pairs;              /* in this round, for the progress */
@@ -32,7 +32,7 @@ void etl__runs_init(struct etl__runs *runs, struct etl__target *target,
                     unsigned merge_width);
 void etl__runs_end(struct etl__runs *runs);
 
-/* Close all runs and give their disk back. */
+/* Close all runs and give their disk back; many of them by two threads. */
 void etl__runs_clear(struct etl__runs *runs);
 
 /* Free what is kept for the next runs, when there are none. */

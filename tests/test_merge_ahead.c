@@ -63,7 +63,7 @@ static void same_as_without(void **unused) {
             struct etl__merge merge;
             start(&sources, &prng, widths[i], &sorted, &merge);
             size_t before = most < sorted.count ? most : sorted.count; /* without a thread */
-            assert_true(etl__merge_lasts(&merge));
+            assert_true(etl__merge_lasts(&merge, SIZE_MAX));
             assert_merges(&merge, &sorted, 0, before, true);
             assert_int_equal(etl__merge_left(&merge), sorted.count - before);
             struct etl__merge_ahead *ahead = start_ahead(&merge);
@@ -90,6 +90,35 @@ static void stops_anywhere(void **unused) {
         struct etl__merge_ahead *ahead = start_ahead(&merge);
         take_some(ahead, &sorted, 0, most, &status);
         assert_true(status == ETL_OK || sorted.count < most);
+        etl__merge_ahead_close(ahead);
+        end(&sources, &sorted, &merge);
+    }
+}
+
+/* Halted anywhere: what was merged comes, and the rest is the merge's again. */
+static void halts_anywhere(void **unused) {
+    (void)unused;
+    static struct sources sources;
+    struct prng prng;
+    prng_start(&prng, 5);
+    for (size_t most = 0; most < PAIRS; most += 1 + most * 2) {
+        struct oracle sorted = {0};
+        struct etl__merge merge;
+        int status;
+        start(&sources, &prng, 5, &sorted, &merge);
+        struct etl__merge_ahead *ahead = start_ahead(&merge);
+        size_t at = take_some(ahead, &sorted, 0, most, &status);
+        etl__merge_ahead_halt(ahead);
+        for (size_t taken = 1; status == ETL_OK && taken != 0; at += taken) {
+            const struct etl__pair *pairs;
+            status = etl__merge_ahead_take(ahead, &pairs, &taken, &ground.error);
+            for (size_t i = 0; i < taken; i++)
+                assert_true(same_pair(&sorted.pairs[at + i], &pairs[i]));
+        }
+        assert_true(status == ETL_OK || (status == ETL_END && at == sorted.count));
+        assert_int_equal(merge.delivered, at);
+        assert_merges(&merge, &sorted, at, sorted.count, at == 0);
+        assert_merge_status(&merge, ETL_END);
         etl__merge_ahead_close(ahead);
         end(&sources, &sorted, &merge);
     }
@@ -138,6 +167,7 @@ static void tells_failures_in_order(void **unused) {
         struct made *made = made_over(&pairs, pairs.count);
         made->fail_at = good;
         made->status = ETL_E_IO;
+        made->base.lasts = SIZE_MAX; /* all its pairs are one window */
         struct etl__provider *provider = &made->base;
         struct etl__merge merge;
         ASSERT_OK(NULL, etl__merge_open(&merge, &ground.memory, &provider, 1, false, NULL,
@@ -248,9 +278,12 @@ static void runs_ahead_of_a_slow_callback(void **unused) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_as_without), cmocka_unit_test(stops_anywhere),
-        cmocka_unit_test(is_cancelled),    cmocka_unit_test(tells_failures_in_order),
-        cmocka_unit_test(needs_memory),    cmocka_unit_test(runs_ahead_of_a_slow_callback)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(same_as_without),
+                                       cmocka_unit_test(stops_anywhere),
+                                       cmocka_unit_test(halts_anywhere),
+                                       cmocka_unit_test(is_cancelled),
+                                       cmocka_unit_test(tells_failures_in_order),
+                                       cmocka_unit_test(needs_memory),
+                                       cmocka_unit_test(runs_ahead_of_a_slow_callback)};
     return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }

@@ -5,5 +5,5 @@
 bool __wrap_etl__merge_same_as_next(const struct etl__merge *merge);
 
 bool __wrap_etl__merge_same_as_next(const struct etl__merge *merge) {
-    return merge->players[merge->winner].next_code <= UINT32_MAX;
+    return merge->players[merge->top.winner].next_code <= UINT32_MAX;
 }

@@ -1,8 +1,8 @@
 # peers.gp: what bench_peers measured of sorting more than memory holds: wall time and processor
 # time of each peer as multiples of libetl's with one background thread, a group for each workload.
 #
-#     build/bench/bench/bench_peers --csv --modes external --rounds 1 --workloads ABC --size 512M \
-#         --limit 64M --peers "libetl,libetl no thread,STXXL,GNU sort,mtbl" > peers.csv
+#     build/bench/bench/bench_peers --csv --modes external --rounds 1 --workloads ABC \
+#         --peers "libetl,libetl no thread,STXXL,GNU sort,mtbl" > peers.csv
 #     gnuplot -e "csv='peers.csv'; out='docs/img/peers.svg'" bench/plot/peers.gp
 
 set terminal svg size 900,360 font "sans-serif,12" background "white"

@@ -2,8 +2,7 @@
 # number of runs (flat is good), and anonymous memory over time under the limit. Processor time of
 # all threads: what a busy machine cannot stretch as it does wall time.
 #
-#     build/bench/bench/bench_scaling --csv --rounds 1 --largest 4G \
-#         --parts size,runs,memory > scaling.csv
+#     build/bench/bench/bench_scaling --csv --rounds 1 --parts size,runs,memory > scaling.csv
 #     gnuplot -e "csv='scaling.csv'; out='docs/img/scaling.svg'" bench/plot/scaling.gp
 
 set terminal svg size 900,300 font "sans-serif,12" background "white"

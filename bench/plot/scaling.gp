@@ -23,9 +23,11 @@ set multiplot layout 1,3
 set title "Data, MiB, under a limit of 64 MiB"
 set ylabel "ns of processor time a pair"
 set logscale x 2
+set xtics 64, 4
 plot rows("size", "processor") using 1:2 with linespoints lw 2 pt 7 ps 0.5 lc rgb "#2a6f97"
 set title "Runs that are merged at once"
 unset ylabel
+set xtics autofreq
 plot rows("runs", "processor") using 1:2 with linespoints lw 2 pt 7 ps 0.5 lc rgb "#2a6f97"
 set title "Anonymous memory, MiB, over seconds"
 unset logscale x

@@ -49,9 +49,9 @@ struct etl__output {
     etl_slice *slices; /* of the values to be folded; data is an offset until they are complete */
     size_t slice_count, slice_capacity;
     etl_slice to;       /* keys from here on are the end, when it is */
-    bool over;          /* the end was reached: keys from here on */
     bool bounded;       /* so: no group behind it is gathered, whose fold might fail */
     uint64_t to_prefix; /* of `to`: decides nearly always */
+    bool over;          /* it was reached */
     bool restart;       /* a group was not completed: go back to its first pair */
 };
 

@@ -1,8 +1,8 @@
 /* merge_ahead.c: a ring of batches between the thread that merges and whoever takes them.
  *
  * A pair costs its consumer more when another processor has merged it: its lines are in that one's
- * cache. So this pays where the consumer takes about as long as the merge or longer, and then nearly
- * the whole of the shorter of the two; duplicates.c weighs them. A batch holds hundreds of pairs, so
+ * cache. So this can pay only where the consumer takes about as long as the merge or longer;
+ * duplicates.c weighs them, and stops it where it does not. A batch holds hundreds of pairs, so
  * that one lock for all of it costs nothing, and the thread sleeps until half of the ring is free. It
  * ends after some bytes: mapped pages behind the merge are released, and must not be while pairs in
  * them wait in the ring; and a reader who waits for a batch sees nothing else until it comes. */
@@ -114,17 +114,13 @@ static int lend(struct etl__merge_ahead *ahead, const struct etl__pair **pairs, 
     return ahead->status;
 }
 
-static int take_left(struct etl__merge_ahead *ahead, const struct etl__pair **pairs, size_t *taken,
-                     struct etl__error *error) {
-    take_back(ahead);
-    return lend(ahead, pairs, taken, error);
-}
-
 int etl__merge_ahead_take(struct etl__merge_ahead *ahead, const struct etl__pair **pairs,
                           size_t *taken, struct etl__error *error) {
     *taken = 0;
-    if (!ahead->started)
-        return take_left(ahead, pairs, taken, error);
+    if (!ahead->started) { /* any more */
+        take_back(ahead);
+        return lend(ahead, pairs, taken, error);
+    }
     etl__os_lock(&ahead->lock);
     take_back(ahead);
     if (ahead->made - ahead->given_back == BATCHES / 2)

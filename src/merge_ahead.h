@@ -11,7 +11,8 @@ struct etl__merge_ahead;
  * a round takes must not be. */
 struct etl__merge_ahead *etl__merge_ahead_open(struct etl__merge *merge);
 
-/* Go on with the merge on a thread; until the close nobody else may touch it. False where no thread is to be had. */
+/* Go on with the merge on a thread; until a halt, or the close, nobody else may touch it. False
+ * where no thread is to be had. */
 bool etl__merge_ahead_start(struct etl__merge_ahead *ahead);
 
 /* The next pairs, all valid until the next call. Says what etl__merge_take does, in the same

@@ -445,9 +445,9 @@ struct etl_options {
     int threads; /* background threads that spill: 0 is one; ETL_THREADS_NONE; or their number, up
                     to 64. With ETL_REDUCE runs are folded and written on the caller's thread.
                     Where there are any, each load, save and iterator over much has more of its own,
-                    until it seeks: one checks blocks of mapped runs ahead of it, or where a load's
-                    callback is slow merges ahead of it, and as many as asked for order what is
-                    still in memory. At the end of a round one helps to close its files */
+                    until it seeks: one checks blocks of mapped runs ahead of it, or takes its share
+                    of a load's merge, and as many as asked for order what is still in memory. At
+                    the end of a round one helps to close its files */
     unsigned merge_width; /* most runs merged at once, 2 or more. Default 0: from memory and system
                              limits */
     etl_access access;    /* default ETL_ACCESS_MMAP */

@@ -5,22 +5,11 @@
  * whose key is its own passes through as it is in every mode. Only groups of two and more are
  * copied, to be joined or folded.
  *
- * Where each pair passes as it is, they come in batches. A load watches how long merging some of
- * them takes, and how long its callback has with them: once that is three quarters as long or more,
- * the merge goes on ahead of it on a thread.
- *
  * A group is folded in parts of about fold_bytes, of values or of slices that name them: the first
  * value that reduce sees may be what it made of earlier ones. */
 #include "duplicates.h"
-#include "os.h"
 
-enum {
-    SHOWN_KEY = 48,
-    WEIGH_EVERY = 16, /* batches: clocks cost as much as some pairs */
-    WEIGHED_BATCHES = 32,
-    HALT_PAIRS = 128 * 1024, /* after so many it is looked at whether running ahead pays */
-    LEAST_AHEAD = 192 * 1024 /* pairs, for a thread to pay */
-};
+enum { SHOWN_KEY = 48 };
 
 struct etl__rules etl__rules_for_runs(const struct etl__rules *rules) {
     struct etl__rules early = *rules;
@@ -41,8 +30,6 @@ void etl__output_open(struct etl__output *output, struct etl__memory *memory,
 }
 
 void etl__output_close(struct etl__output *output) {
-    if (output->ring != NULL)
-        etl__merge_ahead_close(output->ring);
     struct etl__memory *memory = output->key.memory;
     etl__free(memory, output->slices, output->slice_capacity * sizeof *output->slices);
     etl__bytes_end(&output->folded);
@@ -183,108 +170,29 @@ static int refuse(const struct etl__pair *pair, struct etl__error *error) {
 int etl__output_seek(struct etl__output *output, const uint8_t *key, size_t size,
                      struct etl__error *error) {
     output->restart = false;
-    output->over = false;
+    output->bound.reached = false;
     output->given = output->taken = 0;
     return etl__merge_seek(output->merge, key, size, error);
 }
 
 void etl__output_bound(struct etl__output *output, etl_slice to) {
-    output->to = to;
-    output->to_prefix = etl__key_prefix(to.data, to.size);
-    output->bounded = true;
+    output->bound = etl__bound_at(to);
 }
 
-static inline bool is_behind(const struct etl__output *output, const struct etl__pair *pair) {
-    return etl__key_prefix(pair->key, pair->key_size) >= output->to_prefix &&
-           etl__key_compare(pair->key, pair->key_size, output->to.data, output->to.size) >= 0;
+void etl__output_share(struct etl__output *output, struct etl__ranges *ranges) {
+    output->ranges = ranges;
 }
 
-void etl__output_may_run_ahead(struct etl__output *output, struct etl__ahead *checks) {
-    if (output->rules.duplicates != ETL_KEEP_ALL || etl__merge_left(output->merge) < LEAST_AHEAD)
-        return;
-    output->ring = etl__merge_ahead_open(output->merge);
-    output->weighs = output->ring != NULL;
-    output->checks = checks;
-}
-
-/* Once enough batches were weighed: is the consumer slow? */
-static void run_ahead_of_slow(struct etl__output *output) {
-    struct etl__pace *pace = &output->pace;
-    if (pace->weighed < WEIGHED_BATCHES)
-        return;
-    bool slow = pace->consuming_ns / 3 >= pace->merging_ns / 4;
-    uint64_t both = (pace->consuming_ns + pace->merging_ns) * 1000 / pace->pairs;
-    *pace = (struct etl__pace){.before_ps = both};
-    if (!slow)
-        return;
-    etl__ahead_stop(output->checks); /* two that run ahead would be in each other's way */
-    output->runs_ahead = etl__merge_ahead_start(output->ring);
-    output->weighs = false;
-}
-
-/* Where both at once take half as long again, as on a processor that others use, the merge comes
- * back. Less than that the first weighing, of few batches, does not tell. */
-static void halt_without_gain(struct etl__output *output) {
-    struct etl__pace *pace = &output->pace;
-    pace->pairs += output->taken;
-    if (pace->began_ns != 0 && pace->pairs < HALT_PAIRS)
-        return;
-    uint64_t now = etl__os_now_ns();
-    if (pace->began_ns != 0 &&
-        (now - pace->began_ns) * 1000 / pace->pairs > pace->before_ps / 2 * 3)
-        etl__merge_ahead_halt(output->ring);
-    pace->began_ns = now;
-    pace->pairs = 0;
-}
-
-/* Merge a batch here; of some it is weighed how long that takes, and how long until the next. */
-static int merge_batch(struct etl__output *output, struct etl__error *error) {
-    struct etl__pace *pace = &output->pace;
-    bool weigh = output->weighs && pace->batches++ % WEIGH_EVERY == 0;
-    uint64_t began = weigh ? etl__os_now_ns() : 0;
-    ETL__TRY(
-        etl__merge_take(output->merge, output->own, ETL__OUTPUT_BATCH, &output->taken, error));
-    output->batch = output->own;
-    if (weigh) {
-        pace->handed_ns = etl__os_now_ns();
-        pace->merging_ns += pace->handed_ns - began;
-        pace->pairs += output->taken;
-        pace->weighed++;
-    }
-    return ETL_OK;
-}
-
-static int next_batch(struct etl__output *output, struct etl__error *error) {
-    if (output->pace.handed_ns != 0) {
-        output->pace.consuming_ns += etl__os_now_ns() - output->pace.handed_ns;
-        output->pace.handed_ns = 0;
-        run_ahead_of_slow(output);
-    }
-    output->given = output->taken = 0;
-    if (output->runs_ahead) {
-        int status = etl__merge_ahead_take(output->ring, &output->batch, &output->taken, error);
-        halt_without_gain(output);
-        if (status != ETL_OK || output->taken != 0)
-            return status;
-        output->runs_ahead = false; /* halted, and all of it taken */
-    }
-    return merge_batch(output, error);
-}
-
-/* Pairs that are handed out as they are, up to the end of the range. */
+/* Pairs that are handed out as they are. */
 static int take_batch(struct etl__output *output, const struct etl__pair **pair,
                       struct etl__error *error) {
-    if (output->over)
-        return ETL_END;
-    ETL__TRY(next_batch(output, error));
+    output->given = output->taken = 0;
+    output->batch = output->own;
+    ETL__TRY(output->ranges != NULL
+                 ? etl__ranges_take(output->ranges, &output->batch, &output->taken, error)
+                 : etl__merge_take_before(output->merge, &output->bound, output->own,
+                                          ETL__OUTPUT_BATCH, &output->taken, error));
     output->received += output->taken;
-    while (output->bounded && output->taken != 0 &&
-           is_behind(output, &output->batch[output->taken - 1])) {
-        output->over = true;
-        output->taken--;
-    }
-    if (output->taken == 0)
-        return ETL_END;
     *pair = &output->batch[output->given++];
     return ETL_OK;
 }
@@ -302,7 +210,7 @@ int etl__output_more(struct etl__output *output, const struct etl__pair **pair,
     for (;;) {
         ETL__TRY(etl__merge_next(merge, pair, error));
         output->received = merge->delivered;
-        if (output->bounded && is_behind(output, *pair))
+        if (etl__bound_is_before(&output->bound, *pair))
             return ETL_END;
         switch (output->rules.duplicates) {
         case ETL_KEEP_FIRST:

@@ -1,11 +1,10 @@
 /* duplicates.h: a merged stream in, the stream that the caller is to see out: the one home of what
- * happens to pairs with equal keys; and whether the stream is merged here, or ahead on a thread. */
+ * happens to pairs with equal keys. */
 #ifndef LIBETL_DUPLICATES_H
 #define LIBETL_DUPLICATES_H
 
-#include "ahead.h"
 #include "bytes.h"
-#include "merge_ahead.h"
+#include "ranges.h"
 
 struct etl__rules {
     etl_duplicates duplicates;
@@ -23,24 +22,13 @@ struct etl__rules etl__rules_for_runs(const struct etl__rules *rules);
 /* Pairs taken from the merge at once, where each is handed out as it is; prefetched pairs. */
 enum { ETL__OUTPUT_BATCH = 64, ETL__OUTPUT_AHEAD = 12 };
 
-/* What merging and consuming take, of some batches; and later the two at once. */
-struct etl__pace {
-    uint64_t merging_ns, consuming_ns, handed_ns, pairs;
-    unsigned batches, weighed;
-    uint64_t before_ps; /* for a pair, one after the other */
-    uint64_t began_ns;  /* when so many pairs began */
-};
-
 struct etl__output {
     struct etl__merge *merge;      /* borrowed */
-    const struct etl__pair *batch; /* own, or of the merge that runs ahead */
+    struct etl__ranges *ranges;    /* of it, shared with a thread; or NULL; borrowed */
+    const struct etl__pair *batch; /* own, or of these */
     size_t given, taken;           /* of it */
     uint64_t received;             /* pairs of the merge, in all */
     struct etl__pair own[ETL__OUTPUT_BATCH];
-    struct etl__merge_ahead *ring; /* NULL: the merge stays this output's */
-    struct etl__ahead *checks;     /* stopped when the merge runs ahead */
-    bool weighs, runs_ahead;       /* one or the other, or neither */
-    struct etl__pace pace;
     struct etl__rules rules;
     struct etl__pair pair;   /* what is handed out for a group of several */
     struct etl_bytes key;    /* of that group */
@@ -48,21 +36,17 @@ struct etl__output {
     struct etl_bytes folded; /* what reduce makes of them */
     etl_slice *slices; /* of the values to be folded; data is an offset until they are complete */
     size_t slice_count, slice_capacity;
-    etl_slice to;       /* keys from here on are the end, when it is */
-    bool bounded;       /* so: no group behind it is gathered, whose fold might fail */
-    uint64_t to_prefix; /* of `to`: decides nearly always */
-    bool over;          /* it was reached */
-    bool restart;       /* a group was not completed: go back to its first pair */
+    struct etl__bound bound; /* no group behind it is gathered, whose fold might fail */
+    bool restart;            /* a group was not completed: go back to its first pair */
 };
 
 void etl__output_open(struct etl__output *output, struct etl__memory *memory,
                       struct etl__merge *merge, const struct etl__rules *rules);
 void etl__output_close(struct etl__output *output);
 
-/* From now on pairs that are handed out as they are may be merged on a thread of their own, once
- * the consumer was found to be slow. checks: what checks blocks for the same merge. Not together
- * with seeking. */
-void etl__output_may_run_ahead(struct etl__output *output, struct etl__ahead *checks);
+/* Take the merge's pairs from these ranges of it, which must be all of it. Where each pair is handed
+ * out as it is, before the first, and not together with seeking or a bound. */
+void etl__output_share(struct etl__output *output, struct etl__ranges *ranges);
 
 /* Continue before the first pair with a key >= this one, which must not lie in what was handed
  * out: providers overwrite that. */
@@ -82,8 +66,8 @@ static inline int etl__output_next(struct etl__output *output, const struct etl_
     if (ETL__UNLIKELY(output->given == output->taken))
         return etl__output_more(output, pair, error);
     const struct etl__pair *next = &output->batch[output->given++];
-    if (output->runs_ahead && output->taken - output->given > ETL__OUTPUT_AHEAD) {
-        ETL__PREFETCH(next[ETL__OUTPUT_AHEAD].key); /* another processor's cache has it */
+    if (output->ranges != NULL && output->taken - output->given > ETL__OUTPUT_AHEAD) {
+        ETL__PREFETCH(next[ETL__OUTPUT_AHEAD].key); /* another processor's cache may have it */
         ETL__PREFETCH(next[ETL__OUTPUT_AHEAD].key + 64);
     }
     *pair = next;

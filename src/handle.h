@@ -24,9 +24,9 @@ struct etl_collector {
     size_t pending_key_size, pending_value_size;
     _Atomic(uint64_t) pairs, key_bytes, value_bytes; /* of the round */
     struct etl__iter_link *iterators;
-    struct etl__split_keys *split_keys; /* handed out by etl_split */
-    struct etl__durable *durable;       /* its directory of checkpoints; NULL: none */
-    int64_t process;                    /* that made it: in a forked child nothing is touched */
+    struct etl__kept_keys *split_keys; /* handed out by etl_split */
+    struct etl__durable *durable;      /* its directory of checkpoints; NULL: none */
+    int64_t process;                   /* that made it: in a forked child nothing is touched */
 };
 
 static inline bool etl__are_collectors(etl_collector *const *collectors, size_t count) {

@@ -105,7 +105,8 @@ static void free_iter(etl_iter *iter) {
 }
 
 static bool is_behind_range(const etl_iter *iter, const uint8_t *key, size_t size) {
-    return iter->output.bounded && etl__key_compare(key, size, iter->to.data, iter->to.size) >= 0;
+    return iter->output.bound.is_set &&
+           etl__key_compare(key, size, iter->to.data, iter->to.size) >= 0;
 }
 
 static int open_entered(etl_iter **out, etl_collector *const *collectors, size_t count,

@@ -1,11 +1,16 @@
 /* load.c: push: every pair through a callback, over one merge.
  *
+ * Where there may be threads and the runs are mapped, one takes its share of the merge (ranges.c).
+ *
  * Nothing is consumed until the last pair has been delivered and counted: providers only read, and
  * what they read is dropped when the merge has ended well. */
 #include "handle.h"
 #include "os.h"
 
-enum { LOADED_A_TICK = 256 };
+enum {
+    LOADED_A_TICK = 256,
+    SHARE_SLACK = 512 * 1024 /* what a second merge takes beside ordering */
+};
 
 /* Providers over all that the collectors hold, the first collector's first. */
 static int open_providers(etl_collector *const *collectors, size_t count,
@@ -116,21 +121,66 @@ static int deliver(struct etl__output *output, etl_collector *const *collectors,
     return status == ETL_END ? ETL_OK : status;
 }
 
-static int load_entered(etl_collector *const *collectors, size_t count, etl_load_fn *load,
-                        void *context) {
-    etl_collector *first = collectors[0];
-    struct etl__store *store = &first->store;
-    struct etl__merge merge;
-    struct etl__ahead ahead;
-    ETL__TRY(etl__open_merge(&merge, collectors, count, &ahead));
+/* Is there memory for ranges and a second merge over what the collectors hold? Only for runs: where
+ * all is in memory, buckets are ordered ahead. */
+static bool may_share(etl_collector *const *collectors, size_t count, size_t ranges) {
+    struct etl__store *first = &collectors[0]->store;
+    size_t runs = 0, needed = ranges + SHARE_SLACK;
+    for (size_t i = 0; i < count; i++) {
+        runs += collectors[i]->store.runs.count;
+        needed += etl__store_order_bytes(&collectors[i]->store);
+    }
+    return runs != 0 && first->memory.pool == NULL && first->runs.may_thread &&
+           first->rules.duplicates == ETL_KEEP_ALL && etl__arena_make_room(&first->arena, needed);
+}
+
+/* Where it pays the merge is shared with a thread, which takes the second one; else *ranges is
+ * NULL. */
+static int share(etl_collector *const *collectors, size_t count, struct etl__merge *merge,
+                 struct etl__merge *second, struct etl__ranges **ranges) {
+    struct etl__ranges_plan plan = etl__ranges_plan(merge);
+    *ranges = NULL;
+    if (plan.ranges == 0 || !may_share(collectors, count, plan.bytes))
+        return ETL_OK;
+    int status = open_prepared(second, collectors, count, merge->provider_count, NULL);
+    if (status == ETL_OK) {
+        status = etl__ranges_open(ranges, &plan, merge, second, &collectors[0]->error);
+        if (*ranges == NULL)
+            etl__merge_close(second);
+    }
+    return status == ETL_E_NOMEM ? ETL_OK : status; /* it goes without */
+}
+
+/* Through the ranges, where there are some. */
+static int load_merge(etl_collector *const *collectors, size_t count, struct etl__merge *merge,
+                      struct etl__ranges *ranges, etl_load_fn *load, void *context) {
+    struct etl__store *store = &collectors[0]->store;
     struct etl__output output;
-    etl__output_open(&output, &store->memory, &merge, &store->rules);
-    if (store->runs.may_thread)
-        etl__output_may_run_ahead(&output, &ahead);
-    uint64_t began = etl__os_now_ns();
-    etl__watch_enter(&store->watch, ETL_LOADING, 0, etl__merge_left(&merge), 0, 0);
+    etl__output_open(&output, &store->memory, merge, &store->rules);
+    etl__output_share(&output, ranges);
+    etl__watch_enter(&store->watch, ETL_LOADING, 0, etl__merge_left(merge), 0, 0);
     int status = deliver(&output, collectors, count, load, context);
     etl__output_close(&output);
+    return status;
+}
+
+static int load_entered(etl_collector *const *collectors, size_t count, etl_load_fn *load,
+                        void *context) {
+    struct etl__store *store = &collectors[0]->store;
+    struct etl__merge merge, second;
+    struct etl__ahead ahead;
+    struct etl__ranges *ranges;
+    ETL__TRY(etl__open_merge(&merge, collectors, count, &ahead));
+    uint64_t began = etl__os_now_ns();
+    int status = share(collectors, count, &merge, &second, &ranges);
+    if (ranges != NULL)
+        etl__ahead_stop(&ahead); /* both check what they read */
+    if (status == ETL_OK)
+        status = load_merge(collectors, count, &merge, ranges, load, context);
+    if (ranges != NULL) {
+        etl__ranges_close(ranges);
+        etl__merge_close(&second);
+    }
     etl__ahead_close(&ahead);
     etl__merge_close(&merge);
     atomic_fetch_add(&store->merge_ns, etl__os_now_ns() - began);

@@ -127,11 +127,13 @@ static ETL__INLINE bool code_behind(const struct etl__merge *merge, uint32_t ind
                           : before->key_size <= next->key_size;
 }
 
-/* A run's records are prefetched further than the processor does by itself. */
+/* A run's records are prefetched further than the processor does by itself; and the block behind
+ * them, whose checksum then finds it in the cache. */
 static ETL__INLINE void prefetch_behind(const uint8_t *at) {
     uintptr_t ahead = (uintptr_t)at + ETL__PROVIDER_AHEAD; /* of no object */
     ETL__PREFETCH((const void *)ahead);
     ETL__PREFETCH((const void *)(ahead + 64));
+    ETL__PREFETCH((const void *)(ahead + ETL__PROVIDER_BLOCK_AHEAD));
 }
 
 /* Read the pair behind the current one, and make its code against it. */
@@ -372,6 +374,30 @@ int etl__merge_take(struct etl__merge *merge, struct etl__pair *pairs, size_t mo
     return ETL_OK;
 }
 
+struct etl__bound etl__bound_at(etl_slice to) {
+    return (struct etl__bound){
+        .to = to, .prefix = etl__key_prefix(to.data, to.size), .is_set = true};
+}
+
+bool etl__bound_is_before(const struct etl__bound *bound, const struct etl__pair *pair) {
+    return bound->is_set && etl__key_prefix(pair->key, pair->key_size) >= bound->prefix &&
+           etl__key_compare(pair->key, pair->key_size, bound->to.data, bound->to.size) >= 0;
+}
+
+int etl__merge_take_before(struct etl__merge *merge, struct etl__bound *bound,
+                           struct etl__pair *pairs, size_t most, size_t *taken,
+                           struct etl__error *error) {
+    *taken = 0;
+    if (bound->reached)
+        return ETL_END;
+    ETL__TRY(etl__merge_take(merge, pairs, most, taken, error));
+    while (*taken != 0 && etl__bound_is_before(bound, &pairs[*taken - 1])) {
+        bound->reached = true;
+        --*taken;
+    }
+    return *taken != 0 ? ETL_OK : ETL_END;
+}
+
 bool etl__merge_same_as_next(const struct etl__merge *merge) {
     uint32_t player = merge->top.winner;
     return merge->players[player].next_code <= UINT32_MAX ||
@@ -435,11 +461,11 @@ int etl__merge_open(struct etl__merge *merge, struct etl__memory *memory,
     return status;
 }
 
-bool etl__merge_lasts(const struct etl__merge *merge, size_t bytes) {
-    bool lasts = true;
+bool etl__merge_stays(const struct etl__merge *merge) {
+    bool stays = true;
     for (size_t i = 0; i < merge->provider_count; i++)
-        lasts &= merge->providers[i]->lasts >= bytes;
-    return lasts;
+        stays &= merge->providers[i]->stays;
+    return stays;
 }
 
 uint64_t etl__merge_record_size(const struct etl__merge *merge) {

@@ -62,8 +62,8 @@ void etl__merge_close(struct etl__merge *merge);
 /* Pairs that are still to come, while nothing was sought. */
 uint64_t etl__merge_left(const struct etl__merge *merge);
 
-/* Does what was delivered stay valid until the close, and in memory for so many bytes? */
-bool etl__merge_lasts(const struct etl__merge *merge, size_t bytes);
+/* Does what was delivered stay valid until the close? */
+bool etl__merge_stays(const struct etl__merge *merge);
 
 /* Bytes of a record of its providers, on average; 0 when they have none. */
 uint64_t etl__merge_record_size(const struct etl__merge *merge);
@@ -73,10 +73,26 @@ uint64_t etl__merge_record_size(const struct etl__merge *merge);
 int etl__merge_next(struct etl__merge *merge, const struct etl__pair **pair,
                     struct etl__error *error);
 
+/* Where a range of keys ends. */
+struct etl__bound {
+    etl_slice to;    /* keys from here on are behind it */
+    uint64_t prefix; /* of `to`: decides nearly always */
+    bool is_set;
+    bool reached;
+};
+
+struct etl__bound etl__bound_at(etl_slice to);
+bool etl__bound_is_before(const struct etl__bound *bound, const struct etl__pair *pair);
+
 /* The next pairs, at most `most`, which is not 0: at least one, all valid until the next call. Says
  * what etl__merge_next does; with an error there are none. */
 int etl__merge_take(struct etl__merge *merge, struct etl__pair *pairs, size_t most, size_t *taken,
                     struct etl__error *error);
+
+/* The same, up to the bound, and then ETL_END: pairs behind it are lost until a seek. */
+int etl__merge_take_before(struct etl__merge *merge, struct etl__bound *bound,
+                           struct etl__pair *pairs, size_t most, size_t *taken,
+                           struct etl__error *error);
 
 /* Continue before the first pair with a key >= this one. */
 int etl__merge_seek(struct etl__merge *merge, const uint8_t *key, size_t size,

@@ -39,8 +39,7 @@ struct etl__provider {
 
     void (*close)(struct etl__provider *provider); /* frees the provider itself too */
 
-    size_t lasts;   /* what was read stays where it is until close, and in memory until so many
-                       bytes more were read; 0: valid only as said above */
+    bool stays;     /* what was read stays where it is until close */
     uint64_t bytes; /* of records, in all */
     uint64_t pairs; /* in all, whatever was sought */
 };
@@ -49,7 +48,7 @@ struct etl__provider {
 int etl__provider_read_slow(struct etl__provider *provider, struct etl__pair *pair,
                             struct etl__error *error);
 
-enum { ETL__PROVIDER_AHEAD = 256, ETL__ENTRIES_AHEAD = 16 };
+enum { ETL__PROVIDER_AHEAD = 256, ETL__PROVIDER_BLOCK_AHEAD = 16 * 1024, ETL__ENTRIES_AHEAD = 16 };
 
 /* The pair of the next entry, of which there is one. */
 static ETL__INLINE void etl__provider_read_entry(struct etl__provider *provider,

@@ -17,7 +17,8 @@
  * to check.
  *
  * Seek    Bisection over blocks, by the key of the first record that begins in or behind one (the
- *         table says where), then record by record: log2(blocks) block checks, and one block.
+ *         table says where), then record by record: log2(blocks) block checks, and one block. Who
+ *         goes on in about equal steps pays for two or three.
  * Memory  Mapped: the struct. Read: twice the buffer, 512 bytes of table, and a copy of the first
  *         and the last key once they were asked for. Nothing is allocated while reading but for
  *         records larger than a buffer.
@@ -30,6 +31,7 @@
 enum {
     BLOCK = ETL__RUN_BLOCK,
     CACHED = 64,            /* entries of the table */
+    NARROWED = 4,           /* blocks, from a guess */
     RELEASE_ALIGN = 1 << 16 /* the largest page of today's systems */
 };
 
@@ -59,6 +61,7 @@ struct file_provider {
     struct etl__ahead *ahead;
     struct etl__ahead_reader *reader; /* NULL: nobody checks ahead */
 
+    uint64_t sought, step; /* the block found last, and how far behind the one before it was */
     size_t release_step;
     uint64_t released; /* the map's pages before this offset */
 
@@ -281,26 +284,56 @@ static int file_refill(struct etl__provider *provider, uint64_t need, struct etl
     return ETL_OK;
 }
 
+/* Is the first record at or behind a block's start below the key? */
+static int is_below(struct file_provider *file, uint64_t block, const uint8_t *key, size_t size,
+                    bool *below, struct etl__error *error) {
+    uint64_t offset;
+    *below = false;
+    ETL__TRY(etl__run_record_at_block(file->run, block, &offset, error));
+    if (offset == file->run->footer.data_end)
+        return ETL_OK;
+    struct cursor cursor = cursor_at(file, offset);
+    struct etl__pair pair;
+    ETL__TRY(fill_half(file, &file->halves[0], &cursor, true, &pair, error));
+    *below = etl__key_compare(pair.key, pair.key_size, key, size) < 0;
+    return ETL_OK;
+}
+
+/* Narrow (*below, *above) around where another step as long as the last one leads: who reads a
+ * range here and there seeks in about equal steps. */
+static int narrow(struct file_provider *file, const uint8_t *key, size_t size, uint64_t *below,
+                  uint64_t *above, struct etl__error *error) {
+    uint64_t at = file->sought + file->step;
+    bool first = true, upwards = false;
+    for (uint64_t width = 1; width <= NARROWED && *below < at && at < *above; width *= 2) {
+        bool is;
+        ETL__TRY(is_below(file, at, key, size, &is, error));
+        *(is ? below : above) = at;
+        if (first)
+            upwards = is;
+        if (is != upwards)
+            break;
+        first = false;
+        at = is ? at + width : at - width;
+    }
+    return ETL_OK;
+}
+
 /* The first record of the last block whose first record is below the key; the first of all when
  * there is none. */
 static int bisect(struct file_provider *file, const uint8_t *key, size_t size, uint64_t *offset,
                   struct etl__error *error) {
     uint64_t below = 0, above = file->run->footer.blocks;
+    if (file->step != 0)
+        ETL__TRY(narrow(file, key, size, &below, &above, error));
     while (above - below > 1) {
         uint64_t middle = below + (above - below) / 2;
-        ETL__TRY(etl__run_record_at_block(file->run, middle, offset, error));
-        if (*offset == file->run->footer.data_end) {
-            above = middle;
-            continue;
-        }
-        struct cursor cursor = cursor_at(file, *offset);
-        struct etl__pair pair;
-        ETL__TRY(fill_half(file, &file->halves[0], &cursor, true, &pair, error));
-        if (etl__key_compare(pair.key, pair.key_size, key, size) < 0)
-            below = middle;
-        else
-            above = middle;
+        bool is;
+        ETL__TRY(is_below(file, middle, key, size, &is, error));
+        *(is ? &below : &above) = middle;
     }
+    file->step = below > file->sought ? below - file->sought : 0;
+    file->sought = below;
     return etl__run_record_at_block(file->run, below, offset, error);
 }
 
@@ -330,7 +363,7 @@ static int file_seek(struct etl__provider *provider, const uint8_t *key, size_t 
     int status = seek_from(file, &cursor, key, size, error);
     if (status != ETL_OK) /* back to where it was, to be read again: the buffers were used */
         cursor = cursor_at(file, cursor_offset(&before));
-    if (file->run->map != NULL) {
+    if (file->run->map != NULL && cursor_offset(&cursor) < file->released) {
         etl__os_release_pages(file->run->map + file->released,
                               (size_t)(before.end_offset - file->released));
         file->released = cursor_offset(&cursor) / RELEASE_ALIGN * RELEASE_ALIGN;
@@ -454,7 +487,7 @@ int etl__provider_file_open(struct etl__provider **out, const struct etl__run *r
     file->base.bounds = file_bounds;
     file->base.sample = file_sample;
     file->base.close = file_close;
-    file->base.lasts = run->map != NULL ? file->release_step : 0;
+    file->base.stays = run->map != NULL;
     file->base.pairs = run->footer.pairs;
     file->base.bytes = run->footer.data_end - run->footer.first_record;
     if (run->map == NULL) {

@@ -210,7 +210,7 @@ int etl__provider_memory_open(struct etl__provider **out, const struct etl__buff
                                             .sample = memory_sample,
                                             .bytes = etl__buffer_record_bytes(buffer),
                                             .close = memory_close,
-                                            .lasts = SIZE_MAX,
+                                            .stays = true,
                                             .slots = buffer->table,
                                             .pairs = buffer->pairs};
     if (is_indexed(buffer)) {

@@ -245,7 +245,7 @@ int etl__provider_partition_open(struct etl__provider **out, const struct etl__b
                                             .bounds = partition_bounds,
                                             .sample = partition_sample,
                                             .close = partition_close,
-                                            .lasts = SIZE_MAX,
+                                            .stays = true,
                                             .bytes = etl__buffer_record_bytes(buffer),
                                             .pairs = buffer->pairs};
     if (share != NULL) {

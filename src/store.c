@@ -141,8 +141,7 @@ int etl__store_prepare(struct etl__store *store, struct etl__error *error) {
     return fit_width(store, error);
 }
 
-/* What providers over the regions in memory take, for ordering buckets. */
-static size_t region_order_bytes(const struct etl__store *store) {
+size_t etl__store_order_bytes(const struct etl__store *store) {
     size_t bytes = 0;
     for (size_t i = 0; i < store->region_count; i++) {
         const struct etl__buffer *buffer = &store->regions[i].buffer;
@@ -157,7 +156,7 @@ int etl__store_prepare_many(struct etl__store *store, size_t merges, size_t apar
                             struct etl__error *error) {
     struct etl__runs *runs = &store->runs;
     ETL__TRY(etl__store_prepare(store, error));
-    size_t needed = apart + merges * region_order_bytes(store);
+    size_t needed = apart + merges * etl__store_order_bytes(store);
     bool fits = etl__arena_make_room(&store->arena, needed) &&
                 etl__runs_width_of_many(runs, merges, needed) >= etl__store_sources(store);
     if (fits)

@@ -18,6 +18,9 @@ int etl__store_prepare(struct etl__store *store, struct etl__error *error);
 int etl__store_prepare_many(struct etl__store *store, size_t merges, size_t apart,
                             struct etl__error *error);
 
+/* What a merge over a prepared store takes for ordering what is in memory. */
+size_t etl__store_order_bytes(const struct etl__store *store);
+
 /* How many sources a prepared store has; a provider over each, by ascending sequence, appended to
  * providers, for one of `merges` that are open at once. Runs are checked ahead where `ahead`, which
  * may be NULL, is started. On failure those appended stay, to be closed by the caller. */

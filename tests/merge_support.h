@@ -155,16 +155,17 @@ static inline void assert_merge_status(struct etl__merge *merge, int expected) {
 }
 
 /* ---- Providers that are made: pairs as they stand in an oracle, in windows of few records, each
- * of which is gone as early as provider.h allows. */
+ * of which is gone as early as provider.h allows, if its pairs need not stay. */
 
 struct made {
     struct etl__provider base;
     const struct oracle *pairs;
     size_t at;
-    size_t window;     /* records in each */
-    size_t fail_at;    /* this pair is not shown ... */
-    int status;        /* ... but this; 0: do not fail */
-    uint8_t *shown[2]; /* the last window, and the one before it */
+    size_t window;   /* records in each */
+    size_t fail_at;  /* this pair is not shown ... */
+    int status;      /* ... but this; 0: do not fail */
+    uint8_t **shown; /* all windows */
+    size_t shown_count;
 };
 
 static inline int made_refill(struct etl__provider *base, uint64_t need,
@@ -172,9 +173,10 @@ static inline int made_refill(struct etl__provider *base, uint64_t need,
     struct made *made = (struct made *)base;
     assert_int_equal(need, 0);
     assert_ptr_equal(base->at, base->end);
-    free(made->shown[1]);
-    made->shown[1] = made->shown[0];
-    made->shown[0] = NULL;
+    if (made->shown_count >= 2 && !base->stays) {
+        free(made->shown[made->shown_count - 2]);
+        made->shown[made->shown_count - 2] = NULL;
+    }
     if (made->status != 0 && made->at >= made->fail_at)
         return etl__fail(error, made->status, "made to fail");
     size_t left = made->pairs->count - made->at, size = 0;
@@ -188,7 +190,9 @@ static inline int made_refill(struct etl__provider *base, uint64_t need,
         size += record_size(pairs[i].key_size, oracle_value(&pairs[i]));
     uint8_t *to = malloc(size);
     assert_non_null(to);
-    base->at = made->shown[0] = to;
+    made->shown = realloc(made->shown, (made->shown_count + 1) * sizeof *made->shown);
+    assert_non_null(made->shown);
+    base->at = made->shown[made->shown_count++] = to;
     base->end = to + size;
     for (size_t i = 0; i < count; i++) {
         to = etl__record_write_head(to, pairs[i].key_size,
@@ -222,10 +226,21 @@ static inline int made_bounds(struct etl__provider *base, etl_slice *first, etl_
     return ETL_OK;
 }
 
+static inline int made_sample(struct etl__provider *base, uint64_t part, uint64_t parts,
+                              etl_slice *key, struct etl__error *error) {
+    const struct oracle *pairs = ((struct made *)base)->pairs;
+    (void)error;
+    if (pairs->count == 0)
+        return ETL_END;
+    *key = oracle_key(&pairs->pairs[part * pairs->count / parts]);
+    return ETL_OK;
+}
+
 static inline void made_close(struct etl__provider *base) {
     struct made *made = (struct made *)base;
-    free(made->shown[0]);
-    free(made->shown[1]);
+    for (size_t i = 0; i < made->shown_count; i++)
+        free(made->shown[i]);
+    free(made->shown);
     free(made);
 }
 
@@ -237,6 +252,7 @@ static inline struct made *made_over(const struct oracle *pairs, size_t window) 
     made->base = (struct etl__provider){.refill = made_refill,
                                         .seek = made_seek,
                                         .bounds = made_bounds,
+                                        .sample = made_sample,
                                         .close = made_close,
                                         .pairs = pairs->count};
     return made;

@@ -29,8 +29,8 @@ int etl__outlet_open(struct etl__outlet *outlet, struct etl__store *store, size_
     struct etl__rules rules = etl__rules_for_runs(&store->rules);
     etl__output_open(&outlet->output, &store->memory, &outlet->merge, &rules);
     outlet->is_open = true;
-    outlet->output.to = to;
-    outlet->output.bounded = to.data != NULL;
+    if (to.data != NULL)
+        etl__output_bound(&outlet->output, to);
     outlet->merge.counting = false; /* the exchange counts over all ranges */
     for (size_t i = 0; i < outlet->merge.provider_count; i++)
         outlet->held += outlet->merge.providers[i]->pairs;
